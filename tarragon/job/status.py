@@ -50,7 +50,9 @@ UNASSIGNED = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """The admission of a gang: its size and placement. An admitted gang has a node in `nodes` for each replica."""
+    """The admission of a gang: its size and placement. An admitted gang has a place in `nodes` for each replica: the
+    name of a node, or a vGPU of one; see `tarragon.job.places`.
+    """
 
     queued_at: dt.datetime
     admitted_at: dt.datetime | None = None

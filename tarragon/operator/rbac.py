@@ -133,7 +133,8 @@ def permissions_of(framework: Framework) -> Iterator[Permission]:
         ("patch",),
         "to annotate a new job with the API version it was written in, and to set v1alpha1's defaults",
     )
-    yield _needs(kind, ("delete",), "to delete a finished job after its ttlSecondsAfterFinished")
+    if framework.can_expire:
+        yield _needs(kind, ("delete",), "to delete a finished job after its ttlSecondsAfterFinished")
     yield _needs(
         kind,
         ("patch",),
@@ -179,8 +180,10 @@ _SHARED = (
         resource=PODS.plural,
         verbs=("patch",),
         scope=Scope.JOB_NAMESPACES,
-        reason="to annotate a pod before its eviction with the time until which it may save a checkpoint",
-        consequence="replicas are evicted without notice, whatever tarragon.dev/checkpoint-seconds says",
+        reason="to annotate a pod before its eviction with the time until which it may save a checkpoint, and a pod"
+        " that holds a GPU for others with the UUID of the GPU",
+        consequence="replicas are evicted without notice, whatever tarragon.dev/checkpoint-seconds says, and only"
+        " process nodes share their GPUs",
     ),
     _needs(SERVICES, ("list", "watch"), "to see which replicas have their service"),
     _needs(SERVICES, ("create", "delete"), "to give each replica a DNS name, and to remove it"),
@@ -277,6 +280,14 @@ _SHARED = (
         reason="to acquire, renew and release that Lease",
         names=(LEASE_NAME,),
         consequence="an operator leads only with --no-leader-elect, alone",
+    ),
+    Permission(
+        group=PODS.group,
+        resource=f"{PODS.plural}/log",
+        verbs=("get",),
+        scope=Scope.OPERATOR_NAMESPACE_IF_CLUSTER_WIDE,
+        reason="to read which GPU a pod holds for others that share it; those pods are in this namespace",
+        consequence="only process nodes share their GPUs",
     ),
     Permission(
         group=CONFIG_MAPS.group,

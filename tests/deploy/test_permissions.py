@@ -20,6 +20,7 @@ SENSITIVE = {
     ("", "secrets"): {"create", "get", "patch"},
     ("", "serviceaccounts"): {"create", "get"},
     ("", "pods/exec"): {"create"},
+    ("", "pods/log"): {"get"},
     ("rbac.authorization.k8s.io", "roles"): {"create", "get", "list", "watch", "patch"},
     ("rbac.authorization.k8s.io", "rolebindings"): {"create", "get"},
 }
@@ -52,12 +53,17 @@ def test_no_secret_is_read_but_its_own_by_name() -> None:
 
 
 def test_what_only_mpijobs_need_can_be_left_out() -> None:
-    """Without them, the operator creates scripts as ConfigMaps, and has no other permission on what is sensitive."""
+    """Without them, the operator creates scripts as ConfigMaps and reads its own anchors' logs, and that is all."""
     others = [each for each in permissions() if each not in {*permissions_of(MPI)} and not each.names]
 
-    assert [(each.resource, each.verbs) for each in others if (each.group, each.resource) in SENSITIVE] == [
-        ("configmaps", ("create",))
-    ]
+    sensitive = [each for each in others if (each.group, each.resource) in SENSITIVE]
+    assert [(each.resource, each.verbs) for each in sensitive] == [("configmaps", ("create",)), ("pods/log", ("get",))]
+
+
+def test_logs_are_read_in_the_operators_own_namespace_only() -> None:
+    reading = [each.scope for each in permissions() if each.resource == "pods/log"]
+
+    assert reading == [Scope.OPERATOR_NAMESPACE_IF_CLUSTER_WIDE]
 
 
 def test_what_the_page_about_security_says_is_not_asked_for_is_not() -> None:

@@ -65,6 +65,7 @@ async def test_the_operator_lives_by_its_role_and_uses_every_verb_of_it(empty: S
     await an_mpijob_with_exec_changes_its_size_and_expires(stage)
     await an_mpijob_with_ssh_runs(stage)
     await a_jaxjob_runs_and_expires(stage)
+    await a_sharepod_runs(stage)
     await second.stop()
     await meets_names_that_its_watch_does_not_show(stage, config)
 
@@ -258,6 +259,19 @@ async def a_jaxjob_runs_and_expires(stage: Stage) -> None:
     await stage.until(lambda: stage.runs_all("x-worker-0"))
     await stage.ends("x-worker-0", 0)
     await stage.kubectl("wait", "--for=delete", "jaxjobs/x", "--timeout=60s")
+
+
+async def a_sharepod_runs(stage: Stage) -> None:
+    job = {
+        "apiVersion": "kubeshare.nthu/v1",
+        "kind": "SharePod",
+        "metadata": {"name": "y", "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    await stage.kubectl("create", "-f", "-", stdin=json.dumps(job))
+    await stage.until(lambda: stage.runs_all("y"))
+    await stage.until_told("y", "SharePodRunning")
+    await stage.kubectl("delete", "sharepods/y")
 
 
 async def runs_and_expires(stage: Stage) -> None:

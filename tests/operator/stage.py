@@ -14,6 +14,7 @@ from tarragon.client.port import DeleteOptions
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS
 from tarragon.kube.meta import Key
+from tarragon.kube.scheduling.gpu_sharing import GPU_SHARING_LABEL
 from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.scheduling.api.rules import DEFAULT_POLICY
 from tarragon.scheduling.policies import POLICIES
@@ -30,8 +31,9 @@ class Stage:
         self.world = world
         self._operators: list[asyncio.Task[None]] = []
 
-    async def node(self, name: str, **amounts: str) -> None:
-        node = await self.world.create(NODES, name, namespace="")
+    async def node(self, name: str, sharing: str = "kubelet", **amounts: str) -> None:
+        """`sharing` is how its GPUs are shared, if it has any."""
+        node = await self.world.create(NODES, name, namespace="", labels={GPU_SHARING_LABEL: sharing})
         allocatable = {"cpu": "8", "memory": "16Gi", "pods": "110", **amounts}
         status = {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]}
         await self.world.client.patch(NODES, node.metadata.key, {"status": status}, subresource="status")

@@ -8,6 +8,8 @@ import msgspec
 import pytest
 
 from tarragon.kube.codec import format_micro_time, format_time
+from tarragon.kube.core import Pod, PodStatus
+from tarragon.kube.meta import ObjectMeta
 from tarragon.operator.coexistence.detection import (
     ClusterState,
     LeaderElectionLock,
@@ -106,6 +108,9 @@ def test_what_was_renewed_between_two_looks_is_held_whatever_the_clocks_say() ->
         ("tf-job-operator", "gcr.io/kubeflow-images-public/tf_operator:v0.5.0", ["TFJob"]),
         ("tf-operator", "my.registry/whatever:1", ["TFJob"]),
         ("mpi-operator", "mpioperator/mpi-operator:0.6.0", ["MPIJob"]),
+        ("gpus", "riyazhu/kubeshare-device-manager:debug", ["SharePod"]),
+        ("kubeshare-device-manager", "my.registry/whatever:1", ["SharePod"]),
+        ("kubeshare-scheduler", "riyazhu/kubeshare-scheduler:develop", []),
         ("tarragon", "example.org/tarragon:1", []),
         ("tf-job-dashboard", "gcr.io/kubeflow-images-public/tf_operator_dashboard:v0.5.0", []),
         ("training-operator-docs", "nginx", []),
@@ -113,6 +118,16 @@ def test_what_was_renewed_between_two_looks_is_held_whatever_the_clocks_say() ->
 )
 def test_a_deployment_is_known_by_its_image_or_its_name(name: str, image: str, expected: list[str]) -> None:
     assert kinds(ClusterState(deployments=[deployment(name, image)])) == expected
+
+
+@pytest.mark.parametrize(
+    ("namespace", "phase", "expected"),
+    [("kube-system", "Running", ["SharePod"]), ("kube-system", "Failed", []), ("mine", "Running", [])],
+)
+def test_the_first_kubeshare_is_a_pod_without_a_deployment(namespace: str, phase: str, expected: list[str]) -> None:
+    metadata = ObjectMeta(name="kubeshare-device-manager", namespace=namespace)
+
+    assert kinds(ClusterState(pods=[Pod(metadata=metadata, status=PodStatus(phase=phase))])) == expected
 
 
 def test_a_deployment_without_pods_does_nothing() -> None:

@@ -18,6 +18,7 @@ from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.meta import JsonObject, Key
 from tarragon.operator.manager.health import ListenAddress
+from tarragon.plan.objects.gpu_anchors import AnchorSettings
 
 MANAGEMENT: Mapping[str, Any] = {
     "namespaces": (),
@@ -31,6 +32,7 @@ MANAGEMENT: Mapping[str, Any] = {
     "config_file": None,
     "adopt": False,
     "kubectl_delivery_image": None,
+    "gpu_anchor_image": None,
 }
 POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
 
@@ -131,9 +133,9 @@ def test_options_of_frameworks_become_fields_unless_they_are_the_defaults_of_the
 @pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda framework: framework.resource.full_name)
 def test_an_option_of_a_framework_is_a_field_of_its_jobs(framework: Framework) -> None:
     definition: Any = framework.crd()
-    spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
 
-    assert {option.field for option in framework.operator_options} <= spec.keys()
+    assert {option.field for option in framework.operator_options} <= spec.get("properties", {}).keys()
 
 
 def test_kubectl_comes_from_the_operators_image_unless_another_one_is_given() -> None:
@@ -142,6 +144,14 @@ def test_kubectl_comes_from_the_operators_image_unless_another_one_is_given() ->
 
     assert found.plan_settings(()).own_image == f"tarragon:{__version__}"
     assert (other.plan_settings(()).own_image, other.own_pod("ns")) == ("mirror/kubectl", None)
+
+
+def test_gpus_are_held_in_the_operators_namespace_by_its_own_image_unless_another_one_is_given() -> None:
+    found = ManagementOptions(**MANAGEMENT)
+    other = replace(found, gpu_anchor_image="mirror/busybox")
+
+    assert found.gpu_anchors("ns") == AnchorSettings(namespace="ns", image="")
+    assert other.gpu_anchors("ns").image == "mirror/busybox"
 
 
 def test_an_address_without_a_port_is_told_as_one() -> None:

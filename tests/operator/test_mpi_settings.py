@@ -11,7 +11,7 @@ from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, OperatorOptions
-from tarragon.operator.manager.own_image import read_own_image
+from tarragon.operator.manager.own_image import OwnImage, read_own_image
 from tarragon.plan.objects.settings import OperatorSettings
 from tests.frameworks.mpi_jobs import V1, V2BETA1, Json, mpijob, short_job
 from tests.operator.mpi_stage import LAUNCHER, MPIJOBS, MpiStage
@@ -89,7 +89,7 @@ async def test_kubectl_comes_from_the_image_of_the_operators_own_pod(stage: Stag
 
 
 async def test_without_its_own_pod_the_operator_keeps_the_image_of_its_settings(stage: Stage) -> None:
-    assert await read_own_image(stage.world.client, stage.world.clock, Key("default", "gone")) == ""
+    assert await read_own_image(stage.world.client, stage.world.clock, Key("default", "gone")) is None
 
 
 class Unreachable(DelegatingClient):
@@ -108,4 +108,4 @@ async def test_the_own_image_is_read_again_when_the_server_was_busy(stage: Stage
     own = Key("default", "tarragon-0")
     await create_pod(stage, own, {"name": "operator", "image": "t:1"})
 
-    assert await read_own_image(Unreachable(stage.world.client), stage.world.clock, own) == "t:1"
+    assert await read_own_image(Unreachable(stage.world.client), stage.world.clock, own) == OwnImage("t:1", [])

@@ -52,6 +52,14 @@ def test_a_node_says_why_it_does_not_take_a_pod(spec: dict[str, Any], found: Nod
     assert reason(spec, found) == why
 
 
+def test_the_model_of_a_gpu_that_is_shared_is_that_of_the_node() -> None:
+    labels = {"sharedgpu/gpu_limit": "0.5", "sharedgpu/gpu_model": "Tesla-T4"}
+    wanted = pod_spec({"metadata": {"labels": labels}, "spec": {}})
+
+    assert infeasible_reason(wanted, node(labels={"nvidia.com/gpu.product": "Tesla-T4"})) is None
+    assert infeasible_reason(wanted, node()) == "it has no label nvidia.com/gpu.product=Tesla-T4"
+
+
 def test_a_required_affinity_that_fails_is_the_reason() -> None:
     wanted = affinity({"key": "zone", "operator": "In", "values": ["x"]})
 

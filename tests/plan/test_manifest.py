@@ -185,12 +185,6 @@ def test_a_sweep_is_named_with_what_does_for_it_today(api_version: str, kind: st
     ]
 
 
-def test_a_share_of_a_gpu_as_a_pod_of_its_own_is_named() -> None:
-    assert problem_texts(of("kubeshare.nthu/v1", "SharePod")) == [
-        f"line 2: kind: SharePod (kubeshare.nthu/v1) is not supported yet; {RUNS}, on whole GPUs"
-    ]
-
-
 @pytest.mark.parametrize(("api_version", "kind"), OTHERS)
 def test_what_does_not_train_is_named_as_no_training_job(api_version: str, kind: str) -> None:
     expected = f"line 2: kind: {kind} ({api_version}) is not a training job; {OTHER_REMEDY}"

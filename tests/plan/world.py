@@ -12,6 +12,7 @@ import datetime as dt
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,7 +30,9 @@ from tarragon.kube.meta import Key
 from tarragon.operator.informers.cache_transforms import CachedJob, CachedPod, CachedService
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tarragon.plan.objects.settings import OperatorSettings
+from tarragon.plan.objects.vgpus import GpuLookup
 from tarragon.plan.reconcile.decide import decide
+from tarragon.plan.status.pod_mirror import pod_to_read
 from tarragon.plan.view.actions import Actions, AnnotatePod, Create, Delete, ObservedJob, RejectedCreate
 
 START = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
@@ -69,6 +72,7 @@ class World:
         self.now = START
         self.refusal: RejectedCreate | None = None
         self.nodes: Mapping[Key, Node] | None = None
+        self.shared_gpu: GpuLookup = lambda _: None
         self.events: list[Event] = []
         self.pods: dict[str, dict[str, Any]] = {}
         self.services: dict[str, dict[str, Any]] = {}
@@ -126,7 +130,7 @@ class World:
 
     def _observed(self, job: Any, pods: Any, services: Any) -> ObservedJob:
         found = decode(encode(job), CachedJob)
-        return ObservedJob(
+        observed = ObservedJob(
             object=found,
             decoded=decode_and_validate(self.framework, found),
             pods=[decode(encode(pod), CachedPod) for pod in pods.values()],
@@ -134,9 +138,12 @@ class World:
             pods_by_key={Key("n1", name): decode(encode(pod), CachedPod) for name, pod in pods.items()},
             services_by_key={Key("n1", name): decode(encode(found), CachedService) for name, found in services.items()},
             nodes=self.nodes,
+            shared_gpu=self.shared_gpu,
             rejected_create=self.refusal,
             settings=self.settings,
         )
+        pod = pod_to_read(observed)
+        return observed if pod is None else replace(observed, complete_pod=self.pods.get(pod.metadata.name))
 
     def _writes(self, step: Actions) -> Iterator[Callable[[], None]]:
         """In the order that a step promises. Events are kept only when all that goes before them was written."""

@@ -11,6 +11,7 @@ import pytest
 from tarragon.client.errors import NotFound
 from tarragon.client.http.client import HttpClient
 from tarragon.client.port import DeleteOptions
+from tarragon.frameworks.sharepod.framework import SHAREPOD
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, LEASES, NODES, PODS, SERVICES
 from tarragon.kube.meta import Key, Resource
@@ -19,7 +20,7 @@ from tests.real.scene import connect, until_served
 from tests.real.site import Site, a_site
 from tools.controlplane import ControlPlane
 
-KINDS = (TENSORFLOW, MLKUBE)
+KINDS = (TENSORFLOW, MLKUBE, SHAREPOD)
 OF_A_TEST: tuple[Resource[Any], ...] = (
     *(kind.resource.with_model(dict) for kind in KINDS),
     *(each.with_model(dict) for each in (PODS, SERVICES, LEASES, EVENTS, NODES)),

@@ -511,7 +511,7 @@ def test_a_cluster_without_our_kinds_and_one_that_does_not_know_us(
     stranger.write_text(yaml.safe_dump(config))
     shell = shell_of(tmp_path, own_control_plane.kubeconfig)
 
-    absent = "Error: the kinds TFJob, MPIJob and JAXJob are not installed in this cluster"
+    absent = "Error: the kinds TFJob, MPIJob, JAXJob and SharePod are not installed in this cluster"
     for words in (["list"], ["get", "x"], ["delete", "x"], ["submit", shell.file("job.yaml", manifest("digits"))]):
         missing = shell("--context", "test", *words)
         assert missing.code == 1, words

@@ -71,5 +71,9 @@ def with_whole_gpus(amounts: Resources, capacity: Resources, held: Resources) ->
 
 
 def without_gpus(request: Resources) -> Resources:
-    """Return the request without GPUs: whole ones, and HAMi's resources, which stand for a share."""
-    return {name: amount for name, amount in request.items() if name != NVIDIA_GPU and name not in SHARE_RESOURCES}
+    """Return the request without GPUs: whole ones, vGPUs, and HAMi's resources, which stand for a share."""
+    return {
+        name: amount
+        for name, amount in request.items()
+        if name != NVIDIA_GPU and not name.startswith(f"{NVIDIA_GPU}/") and name not in SHARE_RESOURCES
+    }

@@ -1,7 +1,7 @@
 """Rules that detect other training operators on the cluster, as two of them would create every pod twice.
 
-Pure functions. An operator is detected by a lock that it renews, or by its Deployment if that has available pods. A
-stopped operator is not detected, and Tarragon manages the jobs that it has not started.
+Pure functions. An operator is detected by a lock that it renews, by its Deployment if that has available pods, or by
+its running pod. A stopped operator is not detected, and Tarragon manages the jobs that it has not started.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import msgspec
 
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.codec import parse_time
-from tarragon.kube.core import ENDPOINTS, LEASES, Container
-from tarragon.kube.meta import ObjectMeta, PartialObject, Resource
+from tarragon.kube.core import ENDPOINTS, LEASES, Container, Pod
+from tarragon.kube.meta import Key, ObjectMeta, PartialObject, Resource
 
 LOCK_EXPIRY_SECONDS = 60.0
 """A lock renewed within this time is held. Holders renew every few seconds, but clocks differ."""
@@ -26,6 +26,7 @@ LOCK_EXPIRY_SECONDS = 60.0
 TRAINING_OPERATOR = "training-operator"
 TF_OPERATOR = "tf-operator"
 MPI_OPERATOR = "mpi-operator"
+KUBESHARE = "KubeShare"
 
 _OF_MPI = frozenset({TRAINING_OPERATOR, MPI_OPERATOR})
 """The operators of MPIJob, until it has a framework that states them."""
@@ -34,7 +35,7 @@ _KINDS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         operator: frozenset(framework.kind for framework in FRAMEWORKS if operator in framework.other_operators)
         | (frozenset({"MPIJob"}) if operator in _OF_MPI else frozenset())
-        for operator in (TRAINING_OPERATOR, TF_OPERATOR, MPI_OPERATOR)
+        for operator in (TRAINING_OPERATOR, TF_OPERATOR, MPI_OPERATOR, KUBESHARE)
     }
 )
 """The kinds that each operator manages, of those that Tarragon manages."""
@@ -54,9 +55,17 @@ _PROGRAMS: Mapping[str, str] = MappingProxyType(
         "tf-operator": TF_OPERATOR,
         "tf-job-operator": TF_OPERATOR,
         "mpi-operator": MPI_OPERATOR,
+        "kubeshare-device-manager": KUBESHARE,
     }
 )
-"""Names of the operators' Deployments and images, with `_` replaced by `-`."""
+"""Names of the operators' Deployments and images, with `_` replaced by `-`.
+
+Of KubeShare's programs, it is the device manager that creates the pods of SharePods. The name `kubeshare-scheduler` is
+also that of KubeShare 2, which has no SharePods.
+"""
+
+PODS_OF_OPERATORS: Mapping[Key, str] = MappingProxyType({Key("kube-system", "kubeshare-device-manager"): KUBESHARE})
+"""The operators that are installed as a pod without a Deployment."""
 
 _LEADER = "control-plane.alpha.kubernetes.io/leader"
 _SCHEME = "--enable-scheme"
@@ -126,18 +135,19 @@ DEPLOYMENTS = Resource(group="apps", version="v1", plural="deployments", kind="D
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """Locks and Deployments found in the cluster."""
+    """Locks, Deployments and pods found in the cluster."""
 
     leases: Sequence[LeaderElectionLock] = ()
     endpoints: Sequence[LeaderElectionLock] = ()
     deployments: Sequence[OperatorDeployment] = ()
+    pods: Sequence[Pod] = ()
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Why objects could not be listed, by the plural of their kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherOperator:
-    """A detected operator; `evidence` names the lock or Deployment that it was detected by."""
+    """A detected operator; `evidence` names the lock, Deployment or pod that it was detected by."""
 
     program: str
     kinds: frozenset[str]
@@ -153,6 +163,7 @@ def detect_operators(found: ClusterState, before: ClusterState, now: dt.datetime
         *_of_locks("Lease", found.leases, before.leases, now),
         *_of_locks("Endpoints", found.endpoints, before.endpoints, now),
         *_of_deployments(found.deployments),
+        *_of_pods(found.pods),
     ]
 
 
@@ -201,6 +212,13 @@ def _of_deployments(deployments: Sequence[OperatorDeployment]) -> Iterator[Other
         kinds = _KINDS[program] & _schemes(containers) if program is not None else frozenset()
         if program is not None and kinds:
             yield OtherOperator(program=program, kinds=kinds, evidence=f"Deployment {deployment.metadata.key}")
+
+
+def _of_pods(pods: Sequence[Pod]) -> Iterator[OtherOperator]:
+    for pod in pods:
+        program = PODS_OF_OPERATORS.get(pod.metadata.key)
+        if program is not None and pod.status.phase == "Running":
+            yield OtherOperator(program=program, kinds=_KINDS[program], evidence=f"Pod {pod.metadata.key}")
 
 
 def _image_name(image: str) -> str:

@@ -9,12 +9,14 @@ from typing import Generic, TypeVar
 
 from tarragon.client.errors import Forbidden, NotFound
 from tarragon.client.port import ALL_OBJECTS, Client, Selector
+from tarragon.kube.core import PODS, Pod
 from tarragon.kube.meta import Resource
 from tarragon.operator.coexistence.detection import (
     DEPLOYMENTS,
     ENDPOINTS_LOCKS,
     LEASE_LOCKS,
     LOCKS,
+    PODS_OF_OPERATORS,
     ClusterState,
     LeaderElectionLock,
 )
@@ -29,15 +31,24 @@ class _Listing(Generic[T]):
 
 
 async def list_operators(cluster: Client) -> ClusterState:
-    """List locks and Deployments. Kinds that may not be listed are noted; other errors are raised."""
-    leases, endpoints, deployments = await asyncio.gather(
-        _locks(cluster, LEASE_LOCKS), _locks(cluster, ENDPOINTS_LOCKS), _list(cluster, DEPLOYMENTS, ALL_OBJECTS)
+    """List locks, Deployments and pods. Kinds that may not be listed are noted; other errors are raised."""
+    leases, endpoints, deployments, pods = await asyncio.gather(
+        _locks(cluster, LEASE_LOCKS),
+        _locks(cluster, ENDPOINTS_LOCKS),
+        _list(cluster, DEPLOYMENTS, ALL_OBJECTS),
+        _pods(cluster),
     )
-    errors = {"Leases": leases.error, "Endpoints": endpoints.error, "Deployments": deployments.error}
+    errors = {
+        "Leases": leases.error,
+        "Endpoints": endpoints.error,
+        "Deployments": deployments.error,
+        "Pods": pods.error,
+    }
     return ClusterState(
         leases=leases.items,
         endpoints=endpoints.items,
         deployments=deployments.items,
+        pods=pods.items,
         unreadable={kind: error for kind, error in errors.items() if error},
     )
 
@@ -47,8 +58,22 @@ async def _locks(cluster: Client, resource: Resource[LeaderElectionLock]) -> _Li
     several = await asyncio.gather(
         *(_list(cluster, resource, Selector(field_selector=f"metadata.name={name}")) for name in sorted(LOCKS))
     )
+    return _joined(several)
+
+
+async def _pods(cluster: Client) -> _Listing[Pod]:
+    several = await asyncio.gather(
+        *(
+            _list(cluster, PODS, Selector(namespace=key.namespace, field_selector=f"metadata.name={key.name}"))
+            for key in PODS_OF_OPERATORS
+        )
+    )
+    return _joined(several)
+
+
+def _joined(several: Sequence[_Listing[T]]) -> _Listing[T]:
     return _Listing(
-        [lock for listing in several for lock in listing.items],
+        [item for listing in several for item in listing.items],
         next((listing.error for listing in several if listing.error), ""),
     )
 

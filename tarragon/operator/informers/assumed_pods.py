@@ -19,8 +19,10 @@ from tarragon.client.informer.cache_reader import CacheReader
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
+from tarragon.kube.scheduling.gpu_shares import GPU_UUID_ANNOTATION
 from tarragon.operator.informers.cache_transforms import CachedPod
 from tarragon.operator.informers.create_backoff import is_rejected_by_server
+from tarragon.plan.objects.placement import bound_place
 
 JobId = tuple[str, Key]
 
@@ -30,7 +32,7 @@ ASSUMED_SECONDS = 60.0
 log = structlog.get_logger(__name__)
 
 PodOnNode = tuple[Key, str]
-"""A pod's key and its node: one pod may be requested twice, before and after its replica moves to another node."""
+"""A pod's key and its place: one pod may be requested twice, before and after its replica moves to another node."""
 
 
 @dataclass(slots=True)
@@ -43,7 +45,7 @@ class _Request:
 
     @property
     def place(self) -> PodOnNode:
-        return self.pod.metadata.key, self.pod.spec.node_name
+        return self.pod.metadata.key, bound_place(self.pod)
 
 
 class AssumedPods:
@@ -60,15 +62,22 @@ class AssumedPods:
         """The job's assumed pods, as they were requested."""
         return [request.pod for request in self._requests.get(job, {}).values()]
 
+    def all(self) -> Iterator[Pod]:
+        """All assumed pods."""
+        return (request.pod for _, request in self._all())
+
     def subscribe(self, handler: Callable[[JobId], None]) -> None:
         """Call `handler` when a job's assumed pods are added or removed, or get an expiry time."""
         self._handlers.append(handler)
 
     @contextmanager
     def assume(self, body: Mapping[str, object]) -> Iterator[None]:
-        """Context for a create request of a pod. A pod without a node is ignored: it holds no resources until bound."""
+        """Context for a create request of a pod.
+
+        A pod without a node is ignored: it holds no resources until it is bound, unless it names a GPU that it shares.
+        """
         pod = decode(encode(body), CachedPod)
-        job = _job_of(pod) if pod.spec.node_name else None
+        job = _job_of(pod) if pod.spec.node_name or GPU_UUID_ANNOTATION in pod.metadata.annotations else None
         if job is None:
             yield
             return
@@ -171,8 +180,9 @@ def _log_fields(job: JobId, request: _Request) -> Mapping[str, str]:
 
 
 def _job_of(pod: Pod) -> JobId | None:
+    """The job that controls the pod; None for other pods of ours, whose owners are no custom objects."""
     owner = pod.metadata.controller_identity
-    return None if owner is None else (owner.kind, owner.key)
+    return None if owner is None or not owner.group else (owner.kind, owner.key)
 
 
 def _have_one_owner(pod: Pod, other: Pod) -> bool:

@@ -31,7 +31,9 @@ from tarragon.kube.core import (
     ServiceSpec,
 )
 from tarragon.kube.meta import RAW_NULL, CustomObject, Json, ObjectMeta, OwnerReference
+from tarragon.kube.scheduling.gpu_shares import GPU_UUID_ANNOTATION, SHARE_ANNOTATIONS, VGPU_ANNOTATION
 from tarragon.plan.objects.gang_round import ROUND_ANNOTATION
+from tarragon.plan.objects.gpu_anchors import CLOSING_ANNOTATION
 from tarragon.plan.objects.placement import REQUIRED
 
 Amounts = dict[str, str | int | float]
@@ -48,6 +50,10 @@ _OUR_ANNOTATIONS = (
     EVICTION_TIME_ANNOTATION,
     CHECKPOINT_REQUEST_ANNOTATION,
     MOUNTED_ANNOTATION,
+    VGPU_ANNOTATION,
+    GPU_UUID_ANNOTATION,
+    CLOSING_ANNOTATION,
+    *sorted(SHARE_ANNOTATIONS),
 )
 
 # Shared empty values: one per pod would take more memory than the rest of a healthy pod.

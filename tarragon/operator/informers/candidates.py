@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.model import GENERATION_ANNOTATION, Replica, ReplicaSpec, TrainingJob, gang_name
+from tarragon.job.places import node_of
 from tarragon.job.status import Admission, JobStatus, WaitReason
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import CustomObject, Key
@@ -163,7 +164,7 @@ class Candidates:
 
 
 def _nodes_of(candidate: Candidate) -> Collection[str]:
-    return set() if candidate.admission is None else set(candidate.admission.nodes.values())
+    return set() if candidate.admission is None else set(map(node_of, candidate.admission.nodes.values()))
 
 
 def is_start_blocked(candidate: Candidate) -> bool:

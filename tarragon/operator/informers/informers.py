@@ -40,8 +40,10 @@ from tarragon.operator.informers.cache_transforms import CachedJob, CachedPod, C
 from tarragon.operator.informers.controller_owner import controller_owner
 from tarragon.operator.informers.create_backoff import CreateBackoff
 from tarragon.operator.informers.decode_cache import DecodeCache
+from tarragon.operator.informers.gpu_anchors import GpuAnchors
 from tarragon.operator.informers.owned_object_caches import OwnedObjectCaches
 from tarragon.operator.informers.pod_usage import nominated_nodes
+from tarragon.operator.informers.vgpu_users import VgpuUsers
 from tarragon.plan.nodes.storage import VolumeCache
 from tarragon.plan.objects.podgroup_kinds import POD_GROUP_KINDS, PodGroup
 from tarragon.plan.objects.settings import OperatorSettings
@@ -115,8 +117,11 @@ class Informers:
         ]
         self.owned_objects = OwnedObjectCaches(frameworks, cache_of)
         optional: list[CacheReader[Json]] = [self.jobs[each.kind] for each in frameworks if each.is_crd_optional]
-        optional += [*self.pod_groups, *self.owned_objects.all]
-        self._optional_kind_syncs = [_InitialSync(cache) for cache in optional]
+        self._optional_kind_syncs = [
+            *map(_InitialSync, optional),
+            *map(_InitialSync, self.pod_groups),
+            *map(_InitialSync, self.owned_objects.all),
+        ]
         self._cluster_wide_syncs = [_InitialSync(cache) for cache in (self.nodes, *self.cluster_wide_caches)]
         kinds: list[CacheReader[Json]] = [self.pods, self.services, *self.pod_groups, *self.owned_objects.all]
         self._writable = {cache.resource.full_name: cache for cache in (*self.jobs.values(), *kinds)}
@@ -124,6 +129,12 @@ class Informers:
         self.assumed_pods = AssumedPods(self.pods, clock)
         self.create_backoff = CreateBackoff()
         self.accepted_admissions = AcceptedAdmissions()
+        self.gpu_anchors = GpuAnchors(
+            settings.anchor_namespace,
+            self.pods,
+            self.nodes,
+            VgpuUsers(settings.anchor_namespace, self.pods, self.jobs, self.assumed_pods, self.accepted_admissions),
+        )
         self.decode_cache = DecodeCache(self.frameworks)
         for kind, cache in self.jobs.items():
             cache.add_event_handler(partial(self.decode_cache.on_job_change, kind))
@@ -225,6 +236,7 @@ class Informers:
             services_by_key=self.services.objects,
             nodes=self.nodes.objects if self.can_place_pods else None,
             is_being_preempted=self.has_nominated_pods,
+            shared_gpu=self.gpu_anchors.shared_gpu,
             pod_groups={
                 cache.resource.full_name: cache.objects[key] for cache in self.pod_groups if key in cache.objects
             },
@@ -245,6 +257,10 @@ class Informers:
         if not self.can_place_pods or self.accepted_admissions.is_accepted(job, observed.object):
             return True
         return self.accepted_admissions.get(job, observed.object.metadata.uid) is None and _has_replicas(observed)
+
+    def may_create(self, kind: str, seen: CustomObject, body: Mapping[str, Json]) -> bool:
+        """Whether an object that was decided on for the job in this state may be created now."""
+        return self.has_same_assignments(kind, seen) and self.gpu_anchors.is_current(body)
 
     def has_same_assignments(self, kind: str, seen: CustomObject) -> bool:
         """Whether the job still exists with the same assignments as in `seen`."""

@@ -1,16 +1,25 @@
-"""Sums of the resources that all pods hold on each node, maintained incrementally from pod events."""
+"""Sums of the resources that all pods hold on each node, maintained incrementally from pod events.
+
+For Kubernetes an anchor pod holds a whole GPU. Here it holds next to nothing of a vGPU, which others may share at once;
+but while it is there, nobody gets the GPU whole.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from tarragon.base.resources import Resources
+from tarragon.base.resources import Resources, vgpu_share
 from tarragon.client.informer.cache_reader import CacheReader
+from tarragon.job.places import vgpu_of
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Pod, PodSpec
 from tarragon.kube.meta import Key
+from tarragon.kube.scheduling.gpu_shares import VGPU_ANNOTATION
 from tarragon.kube.scheduling.pod_requests import reports_resources, scheduling_request
+from tarragon.kube.scheduling.vgpu_requests import pod_request, without_gpus
+from tarragon.plan.objects.gpu_anchors import anchor_place
+from tarragon.scheduling.api.gpu_shares import HELD_BY_ANCHOR
 
 
 class NodeSums:
@@ -53,11 +62,16 @@ class NodeSums:
 class PodUsage:
     """Resources held by pods. A terminating pod still holds its resources, a finished one does not."""
 
-    def __init__(self, pods: CacheReader[Pod]) -> None:
+    def __init__(self, pods: CacheReader[Pod], anchor_namespace: str = "") -> None:
+        """`anchor_namespace` is that of the anchor pods; empty if there are none."""
+        self._anchor_namespace = anchor_namespace
         self.held = NodeSums()
         """Resources held on each node, in thousandths."""
         self.terminating = NodeSums()
-        """The part of `held` that belongs to terminating pods."""
+        """The part of `held` that belongs to terminating pods.
+
+        With what anchors hold of vGPUs: each is deleted as soon as nobody shares its GPU.
+        """
         pods.add_event_handler(self._pod_changed)
 
     def _pod_changed(self, _: Key, old: Pod | None, new: Pod | None) -> None:
@@ -67,10 +81,15 @@ class PodUsage:
             self._apply(new, NodeSums.add)
 
     def _apply(self, pod: Pod, change: Callable[[NodeSums, str, Resources], None]) -> None:
-        amounts = requests_of(pod)
+        place = anchor_place(pod, self._anchor_namespace)
+        number = None if place is None else vgpu_of(place)
+        vgpu = {} if number is None else {vgpu_share(number): HELD_BY_ANCHOR}
+        amounts = requests_of(pod) if number is None else {**without_gpus(requests_of(pod)), **vgpu}
         change(self.held, node_of(pod), amounts)
         if pod.metadata.is_being_deleted:
             change(self.terminating, node_of(pod), amounts)
+        elif vgpu:
+            change(self.terminating, node_of(pod), vgpu)
 
 
 def holds_resources(pod: Pod) -> bool:
@@ -90,8 +109,8 @@ def nominated_nodes(pod: Pod) -> Iterator[str]:
 
 def requests_of(pod: Pod) -> Resources:
     """The pod's resource requests, in thousandths."""
-    if reports_resources(pod.status):
-        return scheduling_request(pod.spec, pod.status)
+    if reports_resources(pod.status) or VGPU_ANNOTATION in pod.metadata.annotations:
+        return pod_request(pod)
     return _request(encode(pod.spec))
 
 

@@ -21,11 +21,13 @@ from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.core import Pod, Service
 from tarragon.kube.meta import CustomObject, Key
+from tarragon.operator.gpu_anchors.controller import AnchorController
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.informers.progress_changes import changes_progress_only
 from tarragon.operator.informers.unrecorded_reports import record_delay
 from tarragon.operator.informers.watch_errors import WatchErrorLog
 from tarragon.operator.log_reading.log_reader import LogReader, LogReadingOptions
+from tarragon.operator.manager.own_image import OwnImage
 from tarragon.operator.manager.startup_order import seems_up_to_date
 from tarragon.operator.metrics.meter import Meter, NoMeter
 from tarragon.operator.progress.receiver import ProgressReceiver
@@ -102,6 +104,7 @@ class Operator:
             ConfigPublisher(cluster, clock, options.publish_namespace) if options.publish_namespace else None
         )
         self._scheduler = GangScheduler(write_through, clock, self._informers, options.policy, config)
+        self._anchor_controller = AnchorController(write_through, clock, self._informers)
         self._log_reader = (
             None
             if options.log_reading is None
@@ -160,6 +163,7 @@ class Operator:
                 watch_rules = tasks.create_task(self._watch_rules())
                 tasks.create_task(self._worker.run(tasks))
                 tasks.create_task(self._run_cycles())
+                tasks.create_task(self._anchor_controller.run())
                 read_logs = None if self._log_reader is None else tasks.create_task(self._log_reader.run())
                 await self._stopping.wait()
                 resync.cancel()
@@ -181,9 +185,13 @@ class Operator:
         self._informers.settings = replace(self._informers.settings, other_managers=left_to)
         self._enqueue_all(kinds)
 
-    def use_own_image(self, image: str) -> None:
-        """Run this image in the init containers of pods that are created from now on."""
-        self._informers.settings = replace(self._informers.settings, own_image=image)
+    def use_own_image(self, image: OwnImage) -> None:
+        """Run this image in the anchors of GPUs and in the init containers of pods that are created from now on."""
+        settings = self._informers.settings
+        anchors = settings.gpu_anchors
+        if anchors is not None:
+            anchors = replace(anchors, image_pull_secrets=image.pull_secrets)
+        self._informers.settings = replace(settings, own_image=image.name, gpu_anchors=anchors)
 
     def progress_service(self, cluster: Client) -> ProgressService | None:
         """Return what serves reports of progress, if that is wanted. Its client may write without leading."""
@@ -208,6 +216,7 @@ class Operator:
         self._stopping.set()
         self._worker.stop()
         self._wakeup.shut_down()
+        self._anchor_controller.stop()
 
     def _subscribe(self) -> None:
         for kind, cache in self._informers.jobs.items():
@@ -222,6 +231,7 @@ class Operator:
         for owned in self._informers.owned_objects.all:
             owned.add_event_handler(self._owned_changed)
         self._informers.accepted_admissions.subscribe(lambda job: self._enqueue(job, 0.0))
+        self._informers.gpu_anchors.on_job_change(lambda job: self._enqueue(job, POD_CHANGE_DELAY))
         # An assumed pod that expired releases resources.
         self._informers.assumed_pods.subscribe(lambda _job: self._wakeup.set())
         for cache in (self._informers.nodes, *self._informers.cluster_wide_caches):

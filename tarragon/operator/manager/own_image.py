@@ -1,9 +1,13 @@
-"""Finds the image of the operator's own pod: init containers that bring a tool of ours run the same one.
+"""Finds the image of the operator's own pod: init containers that bring a tool of ours run the same one, and anchors of
+GPUs do.
 
 A Deployment says only there which image it has, and `kubectl set image` and kustomize change it only there.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import structlog
 
@@ -20,17 +24,26 @@ RETRY_SECONDS = 1.0
 log = structlog.get_logger(__name__)
 
 
-async def read_own_image(cluster: Client, clock: Clock, pod: Key) -> str:
-    """Return the image of the operator's container; empty if there is no such pod, or it may not be read."""
+@dataclass(frozen=True, slots=True)
+class OwnImage:
+    """The image of the operator's container, and the Secrets with which its node pulled it."""
+
+    name: str
+    pull_secrets: Sequence[str] = ()
+
+
+async def read_own_image(cluster: Client, clock: Clock, pod: Key) -> OwnImage | None:
+    """Return the image of the operator's container; None if there is no such pod, or it may not be read."""
     while True:
         try:
-            containers = (await cluster.get(PODS, pod)).spec.containers
+            spec = (await cluster.get(PODS.with_model(dict), pod))["spec"]
         except (NotFound, Forbidden) as error:
             log.warning("the operator's own image is not known", error=str(error), remedy="--kubectl-delivery-image")
-            return ""
+            return None
         except ApiError as error:
             log.debug("the operator's own pod was not read", error=str(error))
             await clock.sleep(max(RETRY_SECONDS, error.retry_after))
         else:
-            own = [each for each in containers if each.name == OWN_CONTAINER]
-            return (own or containers)[0].image
+            own = [each for each in spec["containers"] if each["name"] == OWN_CONTAINER]
+            secrets = [each["name"] for each in spec.get("imagePullSecrets") or () if each.get("name")]
+            return OwnImage((own or spec["containers"])[0]["image"], secrets)

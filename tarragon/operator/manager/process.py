@@ -131,8 +131,8 @@ class Process:
         if self._settings.own_pod is None:
             return
         image = await read_own_image(self._client, self._clock, self._settings.own_pod)
-        if image:
-            log.info("own image", image=image)
+        if image is not None:
+            log.info("own image", image=image.name)
             self._operator.use_own_image(image)
 
     async def _lead(self) -> None:

@@ -13,7 +13,13 @@ from tarragon.frameworks.plugin import OriginalMetrics
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.phase import Phase
 from tarragon.plan.lifecycle.start_timeout import MOVED_TOO_OFTEN
-from tarragon.plan.status.creation_failures import NODE_FULL, NODE_UNAVAILABLE, UNSCHEDULABLE
+from tarragon.plan.status.creation_failures import (
+    GPU_NOT_FREE,
+    GPU_NOT_READY,
+    NODE_FULL,
+    NODE_UNAVAILABLE,
+    UNSCHEDULABLE,
+)
 from tarragon.plan.view.actions import NAME_TAKEN, REFUSED
 from tarragon.scheduling.api.decision import (
     BEHIND_OTHERS,
@@ -45,6 +51,8 @@ WAIT_CODES = (
     UNSCHEDULABLE,
     NODE_FULL,
     NODE_UNAVAILABLE,
+    GPU_NOT_READY,
+    GPU_NOT_FREE,
     MOVED_TOO_OFTEN,
     OTHER,
 )

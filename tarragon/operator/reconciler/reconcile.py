@@ -10,14 +10,16 @@ from typing import TypeVar
 
 import structlog
 
-from tarragon.client.errors import Conflict
+from tarragon.client.errors import Conflict, Forbidden, NotFound
 from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.port import Client
+from tarragon.kube.core import PODS
 from tarragon.kube.meta import Json, Key, Resource
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.reconciler.apply import ApplyContext, CreateRefused, apply
 from tarragon.plan.reconcile.decide import decide
-from tarragon.plan.view.actions import Actions
+from tarragon.plan.status.pod_mirror import pod_to_read
+from tarragon.plan.view.actions import Actions, ObservedJob
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -32,9 +34,10 @@ async def reconcile(context: ApplyContext, informers: Informers, kind: str, key:
     if not informers.is_admission_accepted(kind, observed):
         return None  # The job is requeued as soon as the scheduler has verified its admission.
     framework = informers.frameworks[kind]
+    observed = await _with_complete_pod(context.cluster, observed)
     step = decide(framework, observed, context.clock.now())
     try:
-        cluster = _SupersededGuard(context.cluster, partial(informers.has_same_assignments, kind, observed.object))
+        cluster = _SupersededGuard(context.cluster, partial(informers.may_create, kind, observed.object))
         refused_names = await apply(replace(context, cluster=cluster), framework.resource, observed.object, step)
     except CreateRefused as refused:
         log.info("create refused", error=str(refused))
@@ -49,6 +52,19 @@ async def reconcile(context: ApplyContext, informers: Informers, kind: str, key:
     return min((at for at in (step.requeue_at, *retry_times) if at is not None), default=None)
 
 
+async def _with_complete_pod(cluster: Client, observed: ObservedJob) -> ObservedJob:
+    """Read the pod that the job's status has to show. Without permission, or if it is gone, the status stays."""
+    pod = pod_to_read(observed)
+    if pod is None:
+        return observed
+    try:
+        found = await cluster.get(PODS.with_model(dict), pod.metadata.key)
+    except (Forbidden, NotFound):
+        return observed
+    is_same = found["metadata"].get("uid") == pod.metadata.uid
+    return replace(observed, complete_pod=found) if is_same else observed
+
+
 def _log_step(step: Actions) -> None:
     if step.creates or step.deletes or step.events:
         log.info(
@@ -60,15 +76,17 @@ def _log_step(step: Actions) -> None:
 
 
 class _SupersededGuard(DelegatingClient):
-    """A create raises Conflict once `is_current` returns False: the job has changed since the step was decided."""
+    """A create raises Conflict if `may_create` returns False: the job, or the GPU that it shares, has changed since the
+    step was decided.
+    """
 
-    def __init__(self, cluster: Client, is_current: Callable[[], bool]) -> None:
+    def __init__(self, cluster: Client, may_create: Callable[[Mapping[str, Json]], bool]) -> None:
         super().__init__(cluster)
-        self._is_current = is_current
+        self._may_create = may_create
 
     async def create(self, resource: Resource[T], body: Mapping[str, Json]) -> T:
-        if not self._is_current():
-            message = f"{resource.plural} {body['metadata']['name']} was not created: the job has changed"
+        if not self._may_create(body):
+            message = f"{resource.plural} {body['metadata']['name']} was not created: the job or its GPU has changed"
             raise Conflict(
                 {"kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict", "message": message}
             )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import structlog
 
 from tarragon.job.model import ReplicaType
+from tarragon.job.places import node_of
 from tarragon.job.status import Admission
 from tarragon.operator.informers.candidates import Candidate
 from tarragon.operator.metrics.meter import Meter
@@ -42,7 +43,7 @@ def summarize(before: Admission | None, after: Admission) -> DecisionSummary | N
         reason=str(
             after.resize_reason if decision in {GROW, SHRINK} else "" if after.wait is None else after.wait.message
         ),
-        nodes=len(set(after.nodes.values())),
+        nodes=len(set(map(node_of, after.nodes.values()))),
         size_before=_size_text({} if before is None else before.size),
         size_after=_size_text(after.size),
     )

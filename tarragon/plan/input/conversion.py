@@ -40,7 +40,6 @@ def convert_manifest(framework: Framework, found: Manifest, target: str) -> Conv
         losses=[loss.problem for loss in conversion.losses],
         warnings=[
             *decoded_source.warnings,
-            *decoded_source.unsupported_features,
             *(_kept_field(problem) for problem in decoded_source.unknown_fields),
         ],
     )

@@ -31,8 +31,6 @@ class DecodedJob:
     problems: Sequence[Problem] = ()
     unknown_fields: Sequence[Problem] = ()
     """Unknown fields: the command line rejects them; the operator runs the job and reports them in a condition."""
-    unsupported_features: Sequence[Problem] = ()
-    """Features that Tarragon does not support yet: the command line rejects them; the operator starts no such job."""
     warnings: Sequence[Problem] = ()
     recognition_warnings: Sequence[Problem] = ()
     """Those warnings that are only known until the generation is recorded."""
@@ -40,15 +38,9 @@ class DecodedJob:
     """The job decoded in spite of problems; only fields without problems may be used."""
 
     @property
-    def rejections(self) -> Sequence[Problem]:
-        """Problems and unsupported features; only the latter for a path with both, as fixing the other won't help."""
-        paths = {problem.path for problem in self.unsupported_features}
-        return [*(problem for problem in self.problems if problem.path not in paths), *self.unsupported_features]
-
-    @property
     def all_problems(self) -> Sequence[Problem]:
         """All problems for which the command line rejects a manifest."""
-        return [*self.rejections, *self.unknown_fields]
+        return [*self.problems, *self.unknown_fields]
 
 
 def decode_and_validate(framework: Framework, found: Manifest | CustomObject) -> DecodedJob:
@@ -68,17 +60,14 @@ def decode_and_validate(framework: Framework, found: Manifest | CustomObject) ->
     if not is_recorded(manifest):
         recognition = tuple(dialect.recognition_warnings(manifest, written_version(framework, manifest)))
     warnings = [*recognition, *reading.warnings]
-    unsupported: Sequence[Problem] = ()
     if candidate is not None:
         problems += _not_covered(_violations([*framework.rules, *dialect.rules], candidate), problems)
         warnings += _not_covered(_violations(framework.warning_rules, candidate), problems)
-        unsupported = tuple(_violations(framework.unsupported_rules, candidate))
     return DecodedJob(
         job=None if problems else candidate,
         dialect=dialect,
         problems=tuple(dict.fromkeys(problems)),
         unknown_fields=tuple(dict.fromkeys(reading.unknown)),
-        unsupported_features=unsupported,
         warnings=tuple(dict.fromkeys(warnings)),
         recognition_warnings=recognition,
         partial_job=candidate,

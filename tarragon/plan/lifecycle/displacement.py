@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tarragon.base.time_arithmetic import add_seconds
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
+from tarragon.job.places import node_of
 from tarragon.job.status import UNASSIGNED, Admission, JobStatus, RestartRecord
 from tarragon.kube.core import Node, Pod, PodSpec, Toleration
 from tarragon.kube.meta import Key
@@ -88,7 +89,7 @@ def may_have_displaced_replicas(status: JobStatus, admission: Admission, nodes: 
     """Whether some replica of the gang may be displaced: a fast check that is run for thousands of gangs."""
     if status.obstacle is not None:
         return True
-    assigned = (nodes.get(Key("", name)) for name in set(admission.nodes.values()))
+    assigned = (nodes.get(Key("", name)) for name in set(map(node_of, admission.nodes.values())))
     return any(node is None or unavailable_reason(node) for node in assigned)
 
 
@@ -97,8 +98,8 @@ def displaced_replicas(gang: AdmittedGang, now: dt.datetime) -> frozenset[Replic
     node_filter = NodeFilter(gang.job, gang.nodes, gang.is_being_preempted)
     return frozenset(
         replica
-        for replica, node in gang.admission.nodes.items()
-        if replica not in gang.status.succeeded_replicas and _is_displaced(gang, node_filter, (replica, node), now)
+        for replica, place in gang.admission.nodes.items()
+        if replica not in gang.status.succeeded_replicas and _is_displaced(gang, node_filter, (replica, place), now)
     )
 
 
@@ -106,8 +107,8 @@ def next_displacement_at(gang: AdmittedGang, now: dt.datetime) -> dt.datetime | 
     """Return when the next pod will have exceeded its toleration for a node that is not ready; None if none will."""
     node_filter = NodeFilter(gang.job, gang.nodes, gang.is_being_preempted)
     times = (
-        _toleration_ends_at(gang, node_filter, replica, node)
-        for replica, node in gang.admission.nodes.items()
+        _toleration_ends_at(gang, node_filter, replica, node_of(place))
+        for replica, place in gang.admission.nodes.items()
         if replica not in gang.status.succeeded_replicas
     )
     return min((at for at in times if at is not None and at > now), default=None)
@@ -124,8 +125,11 @@ def avoided_nodes(status: JobStatus, now: dt.datetime) -> frozenset[str]:
     )
 
 
-def was_rejected_by_node(record: RestartRecord | None, node: str, admission: Admission) -> bool:
-    """Whether the node has rejected the replica's pod since the gang was admitted. Records have whole seconds."""
+def was_rejected_by_node(record: RestartRecord | None, place: str, admission: Admission) -> bool:
+    """Whether the place's node has rejected the replica's pod since the gang was admitted. Records have whole
+    seconds.
+    """
+    node = node_of(place)
     if (
         record is None
         or not node
@@ -141,8 +145,8 @@ def replicas_on_rejecting_nodes(
     node_filter: NodeFilter, missing: Mapping[Replica, str]
 ) -> Iterator[tuple[Replica, str]]:
     """Yield the replicas without a pod whose node accepts none now, with the reason."""
-    for replica, node in missing.items():
-        reason = node_filter.rejection_reason(replica.type, node) if node != UNASSIGNED else ""
+    for replica, place in missing.items():
+        reason = node_filter.rejection_reason(replica.type, node_of(place)) if place != UNASSIGNED else ""
         if reason:
             yield replica, reason
 
@@ -154,14 +158,15 @@ def _tolerates_lost_nodes(toleration: Toleration) -> bool:
 def _is_displaced(
     gang: AdmittedGang, node_filter: NodeFilter, assignment: tuple[Replica, str], now: dt.datetime
 ) -> bool:
-    replica, node = assignment
+    replica, place = assignment
+    node = node_of(place)
     if Key("", node) not in gang.nodes:
         return True
     pod = gang.pods.get(replica)
     if pod is not None and pod.spec.node_name in {"", node}:
         at = _toleration_ends_at(gang, node_filter, replica, node)
         return at is not None and at <= now
-    if was_rejected_by_node(gang.status.restarts.get(replica), node, gang.admission):
+    if was_rejected_by_node(gang.status.restarts.get(replica), place, gang.admission):
         return True
     return bool(node_filter.rejection_reason(replica.type, node))
 

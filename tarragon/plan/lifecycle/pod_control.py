@@ -10,6 +10,7 @@ from itertools import islice
 from tarragon.frameworks.plugin import Framework, JobService
 from tarragon.job.annotations import restarts_as_gang
 from tarragon.job.model import Replica
+from tarragon.job.places import describe_place, node_of, vgpu_of
 from tarragon.job.replica_state import ReplicaAction, ReplicaState
 from tarragon.job.status import UNASSIGNED, JobStatus
 from tarragon.kube.core import PODS, SERVICES, Service
@@ -32,7 +33,8 @@ from tarragon.plan.objects.desired import (
     services,
 )
 from tarragon.plan.objects.gang_round import current_round
-from tarragon.plan.objects.placement import assigned_node
+from tarragon.plan.objects.placement import assigned_place
+from tarragon.plan.objects.vgpus import GpuWait
 from tarragon.plan.view.actions import Create, Delete, ObservedJob
 from tarragon.plan.view.job_view import JobView
 
@@ -122,6 +124,14 @@ def rejecting_nodes(view: JobView) -> Mapping[Replica, str]:
     )
 
 
+def waits_for_gpus(view: JobView, status: JobStatus) -> Iterator[tuple[Replica, GpuWait]]:
+    """Yield the missing replicas that share a GPU which no anchor pod holds yet."""
+    for replica in _missing_replicas(view, status):
+        wait = _wait_for_gpu(view, replica)
+        if wait is not None:
+            yield replica, wait
+
+
 def prerequisites(view: JobView, status: JobStatus) -> Iterator[UnmetPrerequisite]:
     """Yield what keeps missing replicas from being created, although the job may run."""
 
@@ -177,16 +187,16 @@ def _removal(view: JobView, replica: Replica, member: ReplicaState) -> PodEvicti
         return None
     if not view.may_run:
         return PodEviction(pod=member.pod, reason="the job is no longer admitted", has_grace=True)
-    assigned, actual = view.assigned_nodes.get(replica), assigned_node(member.pod.spec)
+    assigned, actual = view.assigned_nodes.get(replica), assigned_place(member.pod)
     if not assigned or not actual or assigned == actual:
         return None
-    reason = f"its replica is now assigned to node {assigned}"
+    reason = f"its replica is now assigned to {describe_place(assigned)}"
     return PodEviction(pod=member.pod, reason=reason, has_grace=_is_ready(view, actual))
 
 
-def _is_ready(view: JobView, node: str) -> bool:
+def _is_ready(view: JobView, place: str) -> bool:
     """Whether programs on the node go on: those on a lost one would never know that they have time to save."""
-    found = (view.observed.nodes or {}).get(Key("", node))
+    found = (view.observed.nodes or {}).get(Key("", node_of(place)))
     return found is not None and found.is_ready
 
 
@@ -216,7 +226,9 @@ def _missing_replicas(view: JobView, status: JobStatus) -> Iterator[Replica]:
 
 
 def _startable(view: JobView, status: JobStatus) -> Iterator[Replica]:
-    """Yield missing replicas that wait for no others and whose pod name is free: not used by any pod, of any owner."""
+    """Yield missing replicas that wait for no others, whose GPU is known if they share one, and whose pod name is free:
+    not used by any pod, of any owner.
+    """
     existing_pods, namespace = view.observed.pods_by_key, view.job.key.namespace
     taken = {pod.metadata.name for pod in view.own_pods}
     waiting = {each.waiting for each in prerequisites(view, status)}
@@ -224,8 +236,17 @@ def _startable(view: JobView, status: JobStatus) -> Iterator[Replica]:
         if replica.type in waiting:
             continue
         name = _pod_name(view, replica)
-        if name not in taken and Key(namespace, name) not in existing_pods:
+        is_free = name not in taken and Key(namespace, name) not in existing_pods
+        if is_free and _wait_for_gpu(view, replica) is None:
             yield replica
+
+
+def _wait_for_gpu(view: JobView, replica: Replica) -> GpuWait | None:
+    place = view.assigned_nodes.get(replica)
+    if place is None or vgpu_of(place) is None:
+        return None
+    found = view.observed.shared_gpu(place)
+    return found if isinstance(found, GpuWait) else None
 
 
 def _due_replicas(view: JobView, status: JobStatus) -> Iterator[Replica]:

@@ -98,9 +98,11 @@ def record_move(
     """
     refused = [
         (replica, record)
-        for replica, node in before.nodes.items()
+        for replica, place in before.nodes.items()
         for record in [records.get(replica)]
-        if record is not None and was_rejected_by_node(record, node, before) and after.nodes.get(replica, node) != node
+        if record is not None
+        and was_rejected_by_node(record, place, before)
+        and after.nodes.get(replica, place) != place
     ]
     if not refused:
         return after

@@ -7,16 +7,31 @@ from collections.abc import Mapping
 import msgspec
 
 from tarragon.job.model import ReplicaSpec
+from tarragon.job.places import vgpu_of
 from tarragon.kube.core import PodSpec
 from tarragon.kube.meta import JsonObject
+from tarragon.kube.scheduling.gpu_shares import GPU_PRODUCT_LABEL, share_of_template
 from tarragon.kube.scheduling.host_ports import host_port
 from tarragon.kube.scheduling.pod_requests import scheduling_request
+from tarragon.kube.scheduling.vgpu_requests import fractional_request, vgpu_request, without_gpus
 
 
 def group_request(group: ReplicaSpec) -> Mapping[str, int]:
-    """Return the requests of each pod of a group. On the host network its service port counts, even if not declared."""
-    requests = template_request(group.template)
-    return {**requests, **host_port(group.port, "TCP")} if pod_spec(group.template).host_network else requests
+    """Return the requests of each pod of a group, with a share of a GPU as a fraction. On the host network its service
+    port counts, even if not declared.
+    """
+    requests, share = template_request(group.template), share_of_template(group.template)
+    if pod_spec(group.template).host_network:
+        requests = {**requests, **host_port(group.port, "TCP")}
+    return requests if share is None else fractional_request(requests, share)
+
+
+def replica_request(group: ReplicaSpec, place: str) -> Mapping[str, int]:
+    """Return what a pod of a group takes from its node if it is at this place."""
+    requests, share, number = group_request(group), share_of_template(group.template), vgpu_of(place)
+    if share is None or number is None:
+        return requests
+    return {**without_gpus(requests), **vgpu_request(share, number)}
 
 
 def template_request(template: JsonObject) -> Mapping[str, int]:
@@ -25,5 +40,8 @@ def template_request(template: JsonObject) -> Mapping[str, int]:
 
 
 def pod_spec(template: JsonObject) -> PodSpec:
-    """Return the part of a template that scheduling reads."""
-    return msgspec.convert(template.get("spec", {}), PodSpec)
+    """Return the part of a template that scheduling reads. The model of a GPU that is shared is a node selector."""
+    spec, share = msgspec.convert(template.get("spec", {}), PodSpec), share_of_template(template)
+    if share is None or not share.model:
+        return spec
+    return msgspec.structs.replace(spec, node_selector={**spec.node_selector, GPU_PRODUCT_LABEL: share.model})

@@ -10,17 +10,20 @@ from tarragon.frameworks.plugin import Dialect, DiscoveryConfig, Framework, Gang
 from tarragon.job.annotations import restarts_as_gang
 from tarragon.job.eviction_notice import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
 from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaSpec, RestartPolicy, TrainingJob
+from tarragon.job.places import node_of, vgpu_of
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.pod_validation import main_container
+from tarragon.kube.scheduling.gpu_shares import GPU_UUID_ANNOTATION, VGPU_ANNOTATION
 from tarragon.plan.nodes.storage import VolumeCache, needs_kube_scheduler
 from tarragon.plan.objects import logs
 from tarragon.plan.objects.accelerators import with_accelerators
 from tarragon.plan.objects.gang_round import ROUND_ANNOTATION
-from tarragon.plan.objects.logs import LogSource
+from tarragon.plan.objects.logs import LogFormat, LogSource
 from tarragon.plan.objects.placement import Placement, with_node_affinity, with_node_name
 from tarragon.plan.objects.podgroup_kinds import pod_group_kind, with_pod_group
 from tarragon.plan.objects.progress import AUTHORITY_ANNOTATION, report_path, with_progress_reports
 from tarragon.plan.objects.settings import OperatorSettings
+from tarragon.plan.objects.vgpus import GpuLookup, SharedGpu, with_vgpu
 
 TCP = "TCP"
 
@@ -38,7 +41,8 @@ class JobBlueprint:
     size: GangSize
     settings: OperatorSettings
     nodes: Mapping[Replica, str] = field(default_factory=dict)
-    """The assigned node of each replica; kube-scheduler places replicas without one."""
+    """The assigned place of each replica; kube-scheduler places replicas without one."""
+    shared_gpu: GpuLookup = lambda _: None
     storage: VolumeCache = field(default_factory=VolumeCache)
     gang_round: int = 0
     """The gang round: how often the gang was restarted. Each pod is annotated with it."""
@@ -46,6 +50,12 @@ class JobBlueprint:
     @property
     def port_name(self) -> str:
         return self.dialect.port_name or self.framework.port_name
+
+    @property
+    def logs_json(self) -> bool:
+        """Whether the job's replicas log JSON."""
+        default = LogFormat.TEXT if self.framework.has_plain_pods else self.settings.log_format
+        return logs.logs_json(self.job, default)
 
 
 def services(plan: JobBlueprint) -> Iterator[tuple[str, Replica | JobService]]:
@@ -72,7 +82,7 @@ def build_services(plan: JobBlueprint, wanted: Iterable[Replica | JobService]) -
 
 def log_config_maps(plan: JobBlueprint) -> Iterator[OwnedObject]:
     """Yield the ConfigMap with the log scripts if the job logs JSON. The pods run without it."""
-    if logs.logs_json(plan.job, plan.settings.log_format):
+    if plan.logs_json:
         yield logs.config_map(plan.job)
 
 
@@ -150,7 +160,8 @@ def _service_ports(plan: JobBlueprint, group: ReplicaSpec) -> list[Json]:
 def _pod(
     plan: JobBlueprint, replica: Replica, group: ReplicaSpec, wire: Callable[[Replica], DiscoveryConfig | None]
 ) -> JsonObject:
-    spec = _placed(plan, group, plan.nodes.get(replica))
+    place = plan.nodes.get(replica)
+    spec = _placed(plan, group, None if place is None else node_of(place))
     template_metadata = group.template.get("metadata", {})
     labels = pod_labels(plan.framework, plan.dialect, plan.job, replica)
     spec["restartPolicy"] = _restart_policy(plan.job, replica, group)
@@ -169,12 +180,20 @@ def _pod(
         "metadata": build_metadata(plan, name, labels, annotations),
         "spec": _with_json_logs(plan, equipped_spec, LogSource(job=plan.job, replica=replica, pod=name)),
     }
-    return _with_progress_reports(plan, body)
+    return _with_progress_reports(plan, body if place is None else _with_vgpu(plan, body, place))
+
+
+def _with_vgpu(plan: JobBlueprint, body: JsonObject, place: str) -> JsonObject:
+    number = vgpu_of(place)
+    if number is None:
+        return body
+    gpu = plan.shared_gpu(place)
+    return with_vgpu(body, number, gpu if isinstance(gpu, SharedGpu) else None)
 
 
 def _with_progress_reports(plan: JobBlueprint, body: JsonObject) -> JsonObject:
     endpoint = plan.settings.progress
-    if endpoint is None:
+    if endpoint is None or plan.framework.has_plain_pods:
         return body
     url = endpoint.url + report_path(plan.framework.resource, plan.job.key)
     return with_progress_reports(body, url, endpoint)
@@ -201,6 +220,8 @@ _OWN_ANNOTATIONS = frozenset(
         CHECKPOINT_REQUEST_ANNOTATION,
         MOUNTED_ANNOTATION,
         AUTHORITY_ANNOTATION,
+        VGPU_ANNOTATION,
+        GPU_UUID_ANNOTATION,
     }
 )
 
@@ -213,17 +234,22 @@ def _annotations(plan: JobBlueprint, template_annotations: Mapping[str, str]) ->
 
 def _placed(plan: JobBlueprint, group: ReplicaSpec, node: str | None) -> dict[str, Json]:
     spec = group.template.get("spec", {})
-    if spec.get("hostNetwork"):
+    if spec.get("hostNetwork") and not plan.framework.has_plain_pods:
         # Without this, the pod would use its node's resolver, which does not know the other replicas.
         spec = {"dnsPolicy": "ClusterFirstWithHostNet", **spec}
     must_be_bound = needs_kube_scheduler(group.template, plan.job.key.namespace, plan.storage)
     if node is not None and plan.settings.placement is Placement.DIRECT and not must_be_bound:
         return dict(with_node_name(spec, node))
-    placed = dict(spec if node is None else with_node_affinity(spec, node))
+    placed = dict(spec if node is None else with_node_affinity(_without_node_name(spec), node))
     if placed.get("schedulerName") == plan.settings.scheduler_name:
         # The default scheduler binds this pod: no scheduler of our name exists for single pods.
         del placed["schedulerName"]
     return placed
+
+
+def _without_node_name(spec: JsonObject) -> JsonObject:
+    """Return the spec for kube-scheduler, which neither binds a pod that names its node nor that pod's claims."""
+    return {name: value for name, value in spec.items() if name != "nodeName"}
 
 
 def _restart_policy(job: TrainingJob, replica: Replica, group: ReplicaSpec) -> str:
@@ -244,7 +270,7 @@ def _containers(plan: JobBlueprint, group: ReplicaSpec, wiring: DiscoveryConfig 
 
 def _with_json_logs(plan: JobBlueprint, spec: JsonObject, speaker: LogSource) -> JsonObject:
     main = main_container({"spec": spec}, plan.framework.main_container)
-    if main is None or not logs.logs_json(plan.job, plan.settings.log_format):
+    if main is None or not plan.logs_json:
         return spec
     return logs.with_json_logs(spec, main["name"], speaker)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from tarragon.kube.core import PodSpec
+from tarragon.job.places import vgpu_place
+from tarragon.kube.core import Pod, PodSpec
 from tarragon.kube.meta import Json, JsonObject
+from tarragon.kube.scheduling.vgpu_requests import pod_vgpu
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _NAME = "metadata.name"
@@ -46,6 +48,21 @@ def assigned_node(spec: PodSpec) -> str:
     terms = _nested(spec.affinity, "nodeAffinity", REQUIRED, "nodeSelectorTerms")
     names = {_pinned_node(term) for term in terms} if isinstance(terms, list) else set()
     return names.pop() if len(names) == 1 else ""
+
+
+def assigned_place(pod: Pod) -> str:
+    """Return the place at which one of our pods runs or will run: its node, with the vGPU that it shares."""
+    return _place(pod, assigned_node(pod.spec))
+
+
+def bound_place(pod: Pod) -> str:
+    """Return the place to which a pod is bound; empty until kube-scheduler has bound it."""
+    return _place(pod, pod.spec.node_name)
+
+
+def _place(pod: Pod, node: str) -> str:
+    number = pod_vgpu(pod)
+    return node if not node or number is None else vgpu_place(node, number)
 
 
 def _pinned_node(term: Json) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tarragon.kube.meta import JsonObject
 from tarragon.plan.objects.accelerators import Accelerator
+from tarragon.plan.objects.gpu_anchors import AnchorSettings
 from tarragon.plan.objects.logs import LogFormat
 from tarragon.plan.objects.placement import Placement
 from tarragon.plan.objects.podgroup_kinds import DEFAULT_KIND_BY_SCHEDULER
@@ -42,6 +43,8 @@ class OperatorSettings:
     """The image of the operator, or another one with kubectl. Init containers that bring a tool of ours run it."""
     accelerators: Mapping[str, Accelerator] = field(default_factory=dict)
     """By resource name, what containers that request the resource get in addition."""
+    gpu_anchors: AnchorSettings | None = None
+    """How GPUs are held that pods share; None where none are shared, except on process nodes."""
     progress: ProgressEndpoint | None = None
     """Where the programs of new pods report progress; None if that is not served."""
     namespaces: tuple[str, ...] = ()
@@ -59,3 +62,8 @@ class OperatorSettings:
     """By job kind, values of fields that new jobs get if they lack them. Each generation takes those that it has."""
     other_managers: Mapping[str, str] = field(default_factory=dict)
     """By job kind, a description of another operator that manages it. Jobs that are not ours yet are left to it."""
+
+    @property
+    def anchor_namespace(self) -> str:
+        """The namespace of the anchor pods; empty if there are none: kube-scheduler knows no shares of GPUs."""
+        return "" if self.gpu_anchors is None or self.namespaces else self.gpu_anchors.namespace

@@ -16,7 +16,7 @@ from tarragon.job.model import Replica, TrainingJob
 from tarragon.job.phase import JobSignal
 from tarragon.job.status import UNASSIGNED, Admission, JobStatus
 from tarragon.kube.core import Pod
-from tarragon.plan.objects.placement import assigned_node
+from tarragon.plan.objects.placement import assigned_place
 from tarragon.plan.status.patch import status_patch
 from tarragon.plan.view.actions import Actions
 from tarragon.plan.view.job_view import JobView, is_controlled_by
@@ -50,9 +50,9 @@ def find_live_pods(dialect: Dialect, job: TrainingJob, status: JobStatus, pods: 
         if replica is None or not is_controlled_by(pod, owner) or _predates_suspension(pod, status):
             continue
         if pod.status.phase == "Succeeded":
-            succeeded[replica] = assigned_node(pod.spec)
+            succeeded[replica] = assigned_place(pod)
         elif not pod.metadata.is_being_deleted and not pod.is_finished:
-            living[replica] = assigned_node(pod.spec)
+            living[replica] = assigned_place(pod)
     return LivePods(
         live_nodes=living,
         succeeded_nodes={replica: node for replica, node in succeeded.items() if replica not in living},

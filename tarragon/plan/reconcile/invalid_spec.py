@@ -56,7 +56,6 @@ def reconcile_invalid(
 def with_last_valid_spec(framework: Framework, found: CustomObject, decoded: DecodedJob) -> DecodedJob:
     """Return `decoded` with the last accepted spec in place of an invalid one, if it is on record."""
     metadata = found.metadata
-    decoded = _with_unsupported_as_problems(found, decoded)
     if decoded.job is not None or decoded.dialect is None:
         return decoded
     identity = JobIdentity(
@@ -68,20 +67,6 @@ def with_last_valid_spec(framework: Framework, found: CustomObject, decoded: Dec
     )
     job = decode_job(tarragon_of(status_of(found)).get("accepted"), identity, framework.roles)
     return decoded if job is None else replace(decoded, job=with_suspend(job, found.spec))
-
-
-def _with_unsupported_as_problems(found: CustomObject, decoded: DecodedJob) -> DecodedJob:
-    """Return `decoded` with unsupported features counted as problems, unless the job has started.
-
-    A job that has started was accepted by an earlier version of the operator, which did not check for them. It runs on
-    and its lost pods are replaced: upgrading the operator must not end training.
-    """
-    if not decoded.unsupported_features:
-        return decoded
-    before = decode_status_and_notes(found.status).status
-    if decoded.job is not None and (before.start_time is not None or before.is_admitted):
-        return decoded
-    return replace(decoded, job=None, problems=decoded.rejections, unsupported_features=())
 
 
 def with_recorded_runtime_id(job: TrainingJob, found: CustomObject) -> TrainingJob:

@@ -7,12 +7,18 @@ from dataclasses import replace
 
 from tarragon.job import conditions
 from tarragon.job.conditions import ConditionUpdate, remove_condition, set_condition
+from tarragon.job.places import node_of
 from tarragon.job.replica_state import ReplicaAction
 from tarragon.job.status import UNASSIGNED, JobStatus, Obstacle
 from tarragon.kube.core import Pod
 from tarragon.plan.lifecycle.displacement import was_rejected_by_node
 from tarragon.plan.lifecycle.owned_object_control import unreadable_kinds
-from tarragon.plan.lifecycle.pod_control import conflicting_names, has_missing_objects, rejecting_nodes
+from tarragon.plan.lifecycle.pod_control import (
+    conflicting_names,
+    has_missing_objects,
+    rejecting_nodes,
+    waits_for_gpus,
+)
 from tarragon.plan.lifecycle.start_timeout import is_current
 from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.plan.status.stall_report import image_pull_errors, next_report_at, report_blocking_stalls, report_delays
@@ -23,9 +29,15 @@ UNSCHEDULABLE = "Unschedulable"
 """The reason that kube-scheduler sets on pods; reused as the obstacle's reason."""
 NODE_FULL = "NodeFull"
 NODE_UNAVAILABLE = "NodeAway"
-PREVENTS_CREATION = frozenset({REFUSED, NAME_TAKEN, NODE_UNAVAILABLE})
+GPU_NOT_READY = "GpuNotReady"
+"""No anchor pod holds the GPU that a replica is to share yet."""
+GPU_NOT_FREE = "GpuNotFree"
+"""The node has rejected the anchor pod."""
+PREVENTS_CREATION = frozenset({REFUSED, NAME_TAKEN, NODE_UNAVAILABLE, GPU_NOT_READY, GPU_NOT_FREE})
 """Obstacles of replicas that have no pod. All others concern pods that exist."""
 MAX_LISTED_NAMES = 8
+ANCHOR_DELAY = dt.timedelta(seconds=30)
+"""A healthy node starts an anchor within this time; a longer wait is reported."""
 POLL_SECONDS = 5
 """Polling interval: changes of other owners' objects and of nodes do not wake the job. A look at the cache is cheap."""
 
@@ -81,17 +93,18 @@ def _without_stalled(status: JobStatus) -> JobStatus:
 
 def timeout_for(obstacle: Obstacle | None, settings: OperatorSettings) -> float:
     """Return the start timeout in seconds. Pods that exist get longer: recreating them costs more than waiting."""
-    is_early = obstacle is None or obstacle.reason in {REFUSED, NAME_TAKEN, UNSCHEDULABLE, NODE_FULL}
+    early = {REFUSED, NAME_TAKEN, UNSCHEDULABLE, NODE_FULL, GPU_NOT_FREE}
+    is_early = obstacle is None or obstacle.reason in early
     return settings.creation_timeout if is_early else settings.start_timeout
 
 
 def next_check_at(view: JobView, status: JobStatus) -> dt.datetime | None:
     """Return when to look at the obstacle again, or to retry, although no watch event may arrive; None for never."""
-    times = [next_report_at(view, status) if view.may_run else None]
+    times = [next_report_at(view, status) if view.may_run else None, _next_gpu_report_at(view, status)]
     if status.obstacle is not None:
         refusal = view.observed.rejected_create
         times.append(refusal.retry_at if refusal is not None and refusal.retry_at > view.now else None)
-        if status.obstacle.reason in {NAME_TAKEN, NODE_UNAVAILABLE} or view.observed.unreadable_kinds:
+        if status.obstacle.reason in {NAME_TAKEN, NODE_UNAVAILABLE, GPU_NOT_READY} or view.observed.unreadable_kinds:
             times.append(view.now + dt.timedelta(seconds=POLL_SECONDS))
     return min((at for at in times if at is not None), default=None)
 
@@ -112,7 +125,13 @@ def _find_obstacle(view: JobView, status: JobStatus) -> tuple[str, str] | None:
     refusal = _refusal(view)
     if refusal is not None and has_missing_objects(view, status):
         return refusal
-    return _node_unavailable(view) or _not_bound(view) or _node_rejects(view, status) or _not_startable(view)
+    return (
+        _node_unavailable(view)
+        or _not_bound(view)
+        or _node_rejects(view, status)
+        or _gpu_not_ready(view, status)
+        or _not_startable(view)
+    )
 
 
 def _refusal(view: JobView) -> tuple[str, str] | None:
@@ -156,13 +175,40 @@ def _node_rejects(view: JobView, status: JobStatus) -> tuple[str, str] | None:
     if admission is None or admission.admitted_at is None or not view.needs_admission:
         return None
     for replica, record in status.restarts.items():
-        node = admission.nodes.get(replica, UNASSIGNED)
-        if not was_rejected_by_node(record, node, admission):
+        place = admission.nodes.get(replica, UNASSIGNED)
+        if not was_rejected_by_node(record, place, admission):
             continue
         member = view.members.get(replica)
         if member is None or member.action is not ReplicaAction.CONTINUE or not member.pod.status.container_statuses:
-            return NODE_FULL, f"node {node} rejected {replica}: {record.reason}"
+            return NODE_FULL, f"node {node_of(place)} rejected {replica}: {record.reason}"
     return None
+
+
+def _gpu_not_ready(view: JobView, status: JobStatus) -> tuple[str, str] | None:
+    """Report replicas that wait for an anchor pod for too long, or in vain."""
+    is_late = _is_anchor_late(view, status)
+    waits = {replica: wait for replica, wait in waits_for_gpus(view, status) if is_late or wait.is_problem}
+    first = min(
+        waits,
+        key=lambda replica: (not waits[replica].is_rejected, not waits[replica].is_problem, replica),
+        default=None,
+    )
+    if first is None:
+        return None
+    more = f" (and {len(waits) - 1} more)" if len(waits) > 1 else ""
+    return GPU_NOT_FREE if waits[first].is_rejected else GPU_NOT_READY, f"{first}{more} waits: {waits[first].message}"
+
+
+def _is_anchor_late(view: JobView, status: JobStatus) -> bool:
+    admission = status.admission
+    return admission is None or admission.admitted_at is None or view.now >= admission.admitted_at + ANCHOR_DELAY
+
+
+def _next_gpu_report_at(view: JobView, status: JobStatus) -> dt.datetime | None:
+    admission = status.admission
+    if not view.may_run or admission is None or admission.admitted_at is None or _is_anchor_late(view, status):
+        return None
+    return admission.admitted_at + ANCHOR_DELAY if any(waits_for_gpus(view, status)) else None
 
 
 def unschedulable_message(pod: Pod) -> str | None:

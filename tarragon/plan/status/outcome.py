@@ -31,7 +31,6 @@ ADMITTED = "Admitted"
 QUEUED = "Queued"
 MAX_LISTED_FIELDS = 8
 KEEPS_LAST_SPEC = "; until this is fixed, the job keeps its last valid spec and gets no new pods"
-STARTED_BEFORE_CHECK = "; the job had started before this was refused and runs on"
 
 
 def compute_status(view: JobView) -> JobStatus:
@@ -50,15 +49,10 @@ def set_created(view: JobView, status: JobStatus) -> JobStatus:
 
 
 def report_spec_problems(view: JobView, status: JobStatus) -> JobStatus:
-    """Report invalid, unsupported and unknown fields. Unknown fields are only reported: newer manifests must run."""
+    """Report invalid and unknown fields. Unknown fields are only reported: newer manifests must run."""
     if view.decoded.problems:
         return _with_spec_refused(view, status, join_problems(view.decoded.problems) + KEEPS_LAST_SPEC)
-    if view.decoded.unsupported_features:
-        status = _with_spec_refused(
-            view, status, join_problems(view.decoded.unsupported_features) + STARTED_BEFORE_CHECK
-        )
-    else:
-        status = replace(status, conditions=remove_condition(status.conditions, conditions.SPEC_INVALID))
+    status = replace(status, conditions=remove_condition(status.conditions, conditions.SPEC_INVALID))
     unknown = view.decoded.unknown_fields
     if not unknown:
         return replace(status, conditions=remove_condition(status.conditions, conditions.FIELDS_IGNORED))

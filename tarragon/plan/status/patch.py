@@ -16,6 +16,7 @@ from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.merge_patch import create_merge_patch
 from tarragon.kube.meta import CustomObject, Json, JsonObject
 from tarragon.plan.input.decode_and_validate import shorten_problem
+from tarragon.plan.status.pod_mirror import mirror_fields
 from tarragon.plan.view.job_view import JobView
 
 _WARNINGS = frozenset(
@@ -58,8 +59,14 @@ def status_patch(view: JobView, status: JobStatus) -> JsonObject | None:
         ours["admission"] = admission
     progress, trainer_status = _progress_fields(view, status)
     ours.update(progress)
-    native_status = recorded if _keeps_foreign_status(view, status) else view.dialect.status_fields(view.job, status)
+    native_status = recorded if _keeps_foreign_status(view, status) else _native_fields(view, status)
     return conditional_status_patch(view.observed.object, {**native_status, **trainer_status, "tarragon": ours})
+
+
+def _native_fields(view: JobView, status: JobStatus) -> Mapping[str, Json]:
+    """Return the status fields of the job's generation."""
+    fields = view.dialect.status_fields(view.job, status)
+    return {**fields, **mirror_fields(view, status, status_of(view.observed.object))}
 
 
 def _progress_fields(view: JobView, status: JobStatus) -> tuple[Mapping[str, Json], Mapping[str, Json]]:

@@ -15,7 +15,7 @@ from tarragon.job.status import Admission, JobStatus
 from tarragon.job.work import JobWork, begun, ended, reported, restart_seconds, sizes_at
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.plan.nodes.left_to_kube_scheduler import is_left_to_kube_scheduler
-from tarragon.plan.nodes.replica_requests import template_request
+from tarragon.plan.nodes.replica_requests import group_request
 from tarragon.plan.view.job_view import JobView
 from tarragon.scheduling.api.work import SpeedupPrior, devices_of
 from tarragon.scheduling.estimates.estimate import with_claim
@@ -73,7 +73,7 @@ def counted_group(job: TrainingJob) -> ReplicaSpec:
 def speedup_prior(job: TrainingJob) -> SpeedupPrior:
     """Return the speed-up that is assumed for the job."""
     group = counted_group(job)
-    return SpeedupPrior(max(1, group.replicas), devices_of(template_request(group.template)))
+    return SpeedupPrior(max(1, group.replicas), devices_of(group_request(group)))
 
 
 def work_record(work: JobWork, progress: Progress | None, now: dt.datetime) -> WorkRecord:

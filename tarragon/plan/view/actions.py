@@ -14,6 +14,7 @@ from tarragon.plan.input.decode_and_validate import DecodedJob
 from tarragon.plan.nodes.storage import VolumeCache
 from tarragon.plan.objects.podgroup_kinds import PodGroup
 from tarragon.plan.objects.settings import OperatorSettings
+from tarragon.plan.objects.vgpus import GpuLookup
 
 NAME_TAKEN = "NameTaken"
 REFUSED = "Refused"
@@ -38,6 +39,8 @@ class ObservedJob:
     """The object decoded and validated."""
     pods: Sequence[Pod]
     services: Sequence[Service]
+    complete_pod: JsonObject | None = None
+    """The job's pod with all of its fields, if the status has to show it anew (see `plan.status.pod_mirror`)."""
     pods_by_key: Mapping[Key, Pod] = field(default_factory=dict)
     services_by_key: Mapping[Key, Service] = field(default_factory=dict)
     """Pods and services of all owners: the job waits until the names that it needs are free."""
@@ -45,6 +48,8 @@ class ObservedJob:
     """All nodes of the cluster; None if the operator may not read them."""
     is_being_preempted: Callable[[str], bool] = lambda _: False
     """Whether kube-scheduler preempts pods on the named node to make room for another pod."""
+    shared_gpu: GpuLookup = lambda _: None
+    """The GPUs that anchor pods hold."""
     pod_groups: Mapping[str, PodGroup] = field(default_factory=dict)
     """PodGroups with the name of the job, of any owner, by the full name of their kind."""
     owned_objects: Mapping[tuple[str, str], OwnedContent] = field(default_factory=dict)

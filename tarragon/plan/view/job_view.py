@@ -98,13 +98,14 @@ class JobView:
             job=self.job,
             size=self.size,
             settings=self.observed.settings,
+            shared_gpu=self.observed.shared_gpu,
             storage=self.observed.storage,
             nodes=self.assigned_nodes,
         )
 
     @property
     def assigned_nodes(self) -> Mapping[Replica, str]:
-        """The assigned node of each replica; empty if another scheduler places the job."""
+        """The assigned place of each replica; empty if another scheduler places the job."""
         admission = self.recorded_status.admission
         return admission.nodes if admission is not None and self.needs_admission else {}
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from tarragon.base.resources import Resources
 from tarragon.job.model import Decides, ReplicaSpec
 from tarragon.kube.core import Node
-from tarragon.kube.meta import Key
+from tarragon.kube.meta import JsonObject, Key
+from tarragon.kube.scheduling.gpu_shares import share_of_template
 from tarragon.kube.scheduling.host_ports import HOST_PORT_PREFIX
 from tarragon.operator.informers.candidates import Candidate, JobId, max_replicas, min_and_requested
 from tarragon.operator.informers.informers import Informers
@@ -22,6 +23,7 @@ from tarragon.operator.scheduler.snapshot.pod_affinity_index import (
 from tarragon.plan.nodes.preferences import sum_scores
 from tarragon.plan.nodes.replica_requests import group_request
 from tarragon.plan.nodes.storage import claim_names
+from tarragon.scheduling.api.gpu_shares import VgpuShare
 from tarragon.scheduling.api.snapshot import Demand
 
 Demands = Sequence[Demand]
@@ -35,6 +37,7 @@ class _Template:
 
     group: ReplicaSpec
     each: Resources
+    share: VgpuShare | None
     key: ConstraintKey
 
 
@@ -56,6 +59,8 @@ class DemandCache:
         self._shared: dict[Hashable, Demand] = {}
         self.requested_host_ports: frozenset[str] = frozenset()
         """Host ports that some job requests."""
+        self.are_gpus_shared = False
+        """Whether some job requests a part of a GPU."""
         informers.nodes.add_event_handler(self._node_changed)
         for kind_of_storage in informers.storage_caches:
             kind_of_storage.add_event_handler(self._storage_changed)
@@ -65,6 +70,7 @@ class DemandCache:
         if demands is None:
             demands = self._demands_of_job[candidate.id] = self._demands(candidate)
             self.requested_host_ports |= host_ports(demands)
+            self.are_gpus_shared |= any(demand.share is not None for demand in demands)
             if any(demand.ineligible_reason for demand in demands):
                 self._without_nodes.add(candidate.id)
         return demands
@@ -124,7 +130,13 @@ class DemandCache:
         if any(any(claim_names(group.template)) for group in groups):
             self._with_claims.add(candidate.id)
         templates = [
-            _Template(group, group_request(group), self._eligibility.constraint_key(group.template)) for group in groups
+            _Template(
+                group,
+                group_request(group),
+                _share_of(group.template),
+                self._eligibility.constraint_key(group.template),
+            )
+            for group in groups
         ]
         for each in templates:
             self._jobs_asking.setdefault(each.key, set()).add(candidate.id)
@@ -151,6 +163,7 @@ class DemandCache:
             if company is None or not company.node_scores
             else sum_scores([liked, company.node_scores]),
             topology_constraints=() if company is None else company.constraints.spreads,
+            share=template.share,
         )
         # Equal demands share one object: thousands of them are compared in every cycle.
         if len(self._shared) >= MAX_SHARED_DEMANDS:
@@ -184,6 +197,11 @@ class DemandCache:
         for job in jobs:
             if self._demands_of_job.pop(job, None) is not None:
                 self._dropped.add(job)
+
+
+def _share_of(template: JsonObject) -> VgpuShare | None:
+    share = share_of_template(template)
+    return None if share is None else VgpuShare(share.request, None if share.memory is None else share.memory * 1000)
 
 
 def host_ports(demands: Iterable[Demand]) -> frozenset[str]:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tarragon.base.resources import Resources, add_resources, subtract
+from tarragon.base.resources import (
+    GPU_MEMORY,
+    NVIDIA_GPU,
+    Resources,
+    add_resources,
+    subtract,
+    vgpu_memory,
+    vgpu_share,
+)
 from tarragon.kube.core import Node
 from tarragon.kube.meta import Key
+from tarragon.kube.scheduling.gpu_shares import gpu_memory
+from tarragon.kube.scheduling.gpu_sharing import GpuSharing, gpu_sharing
 from tarragon.kube.scheduling.host_ports import ONE_PORT
 from tarragon.kube.scheduling.node_resources import (
     HOST_PORTS,
@@ -15,6 +25,7 @@ from tarragon.kube.scheduling.node_resources import (
     node_allocatable,
     overcommitted_resources,
 )
+from tarragon.kube.scheduling.vgpu_requests import with_memory_parts, with_whole_gpus
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.informers.pod_usage import NodeSums, PodUsage
 from tarragon.operator.scheduler.snapshot.reservations import Reservations
@@ -55,6 +66,9 @@ class NodeInventory:
         self._levels = levels
         self._offers: dict[str, _Offer] = {}
         self._ports: frozenset[str] = frozenset()
+        self._are_gpus_shared = False
+        self._sharing = {GpuSharing.KUBELET, *([GpuSharing.ANCHOR] if informers.settings.anchor_namespace else [])}
+        """How GPUs may be shared in this cluster."""
         self._unavailable: dict[str, NodeState] = {}
         self._table: Inventory | None = None
         self._changed: set[str] = set()
@@ -64,9 +78,18 @@ class NodeInventory:
         """Add host ports that some job requests; ports nobody requests are left out of the capacities."""
         if not ports <= self._ports:
             self._ports |= ports
-            self._table = None
-            self._offers.clear()
-            self._unavailable.clear()
+            self._read_anew()
+
+    def share_gpus(self) -> None:
+        """From now on, count the vGPUs of each node: until a job needs a part of a GPU, they would only cost time."""
+        if not self._are_gpus_shared:
+            self._are_gpus_shared = True
+            self._read_anew()
+
+    def _read_anew(self) -> None:
+        self._table = None
+        self._offers.clear()
+        self._unavailable.clear()
 
     def inventory(self) -> Inventory:
         """The inventory of available nodes, sorted by name."""
@@ -92,7 +115,9 @@ class NodeInventory:
         states = (
             table.states[table.row_of[node]] for node in sorted(promised.take_changed_nodes()) if node in table.row_of
         )
-        return table.with_states(replace(state, free=subtract(state.free, promised.on(state.name))) for state in states)
+        return table.with_states(
+            replace(state, free=subtract(state.free, self._held_on(state.name, [promised]))) for state in states
+        )
 
     def _read(self, changed: Collection[str]) -> None:
         """Update the offers of changed nodes, or of all nodes if there are none yet."""
@@ -116,18 +141,19 @@ class NodeInventory:
                 self._table = None
 
     def _offer(self, node: Node) -> _Offer:
+        capacity = capacity_of(node, self._ports)
         return _Offer(
-            capacity=capacity_of(node, self._ports),
+            capacity={**capacity, **vgpu_capacity(node, capacity)} if self._shares_gpus(node) else capacity,
             away=unavailable_reason(node),
             domains=topology_of(node, self._levels),
         )
 
     def _state(self, name: str) -> NodeState:
         offer = self._offers[name]
-        free: Resources = offer.capacity
-        for sums in self._held:
-            free = subtract(free, sums.on(name))
-        releasing = add_resources(sums.on(name) for sums in self._releasing)
+        all_held = self._held_on(name, self._held)
+        held = with_whole_gpus(all_held, offer.capacity, all_held)
+        free = subtract(offer.capacity, held) if held else offer.capacity
+        releasing = with_whole_gpus(self._held_on(name, self._releasing), offer.capacity, all_held)
         return NodeState(
             name=name,
             capacity=offer.capacity,
@@ -135,6 +161,14 @@ class NodeInventory:
             releasing={resource: amount for resource, amount in releasing.items() if amount > 0},
             topology=offer.domains,
         )
+
+    def _held_on(self, name: str, sums: Iterable[NodeSums]) -> Resources:
+        return with_memory_parts(
+            add_resources(each.on(name) for each in sums), self._offers[name].capacity.get(GPU_MEMORY, 0)
+        )
+
+    def _shares_gpus(self, node: Node) -> bool:
+        return self._are_gpus_shared and gpu_sharing(node) in self._sharing
 
     def _node_changed(self, key: Key, old: Node | None, new: Node | None) -> None:
         if old is None or new is None or _traits(old) != _traits(new):
@@ -148,6 +182,13 @@ def capacity_of(node: Node, ports: Collection[str] = ()) -> Resources:
     return {**amounts, **dict.fromkeys(overcommitted - {HOST_PORTS}, UNBOUNDED)}
 
 
+def vgpu_capacity(node: Node, capacity: Resources) -> Resources:
+    """What a node with GPUs has in addition where they may be shared. The shares are zero: see `NodeState`."""
+    numbers = range(capacity.get(NVIDIA_GPU, 0) // 1000)
+    shares = {name(number): 0 for name in (vgpu_share, vgpu_memory) for number in numbers}
+    return {GPU_MEMORY: gpu_memory(node.metadata.labels) * 1000, **shares} if numbers else {}
+
+
 def topology_of(node: Node, levels: Sequence[Sequence[str]] = TOPOLOGY_LEVELS) -> tuple[str, ...]:
     """The node's topology domains. A missing level is empty, so nodes without zones share one zone."""
     labels: Mapping[str, str] = node.metadata.labels
@@ -158,4 +199,4 @@ def topology_of(node: Node, levels: Sequence[Sequence[str]] = TOPOLOGY_LEVELS) -
 def _traits(node: Node) -> object:
     overcommit = node.metadata.annotations.get(OVERCOMMIT_ANNOTATION)
     amounts = node.status.allocatable, node.status.capacity
-    return unavailable_reason(node), node.metadata.labels, overcommit, amounts
+    return unavailable_reason(node), node.metadata.labels, gpu_sharing(node), overcommit, amounts

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
+from tarragon.job.places import node_of
 from tarragon.kube.core import Pod, PodSpec
 from tarragon.kube.meta import Key, ObjectMeta, OwnerReference
 from tarragon.kube.scheduling.affinity_terms import LabelPair, Labels, PodTerm
@@ -115,7 +116,7 @@ class PodAffinityIndex:
     def try_assign(self, candidate: Candidate, eligible: EligibleNodes, places: Assignments) -> bool:
         """Whether newly assigned nodes still satisfy the constraints; if so, their pods are expected from now on."""
         before = {} if candidate.admission is None else candidate.admission.nodes
-        added = {replica: node for replica, node in places.items() if before.get(replica) != node}
+        added = {replica: node_of(place) for replica, place in places.items() if before.get(replica) != place}
         if not added or not self._is_active:
             return True
         for kind, company in self.evaluate(candidate, eligible).items():

@@ -11,17 +11,20 @@ from collections.abc import Set as AbstractSet
 
 from tarragon.base.resources import Resources, fits
 from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.places import node_of, vgpu_of
 from tarragon.job.status import Admission
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
-from tarragon.kube.scheduling.pod_requests import scheduling_request
+from tarragon.kube.scheduling.gpu_shares import GpuShare, share_of_pod, share_of_template
+from tarragon.kube.scheduling.vgpu_requests import vgpu_request, without_gpus
 from tarragon.operator.informers.candidates import Candidate, JobId, pods_by_replica
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.informers.pod_usage import NodeSums, holds_resources, requests_of
 from tarragon.operator.scheduler.job_errors import JobErrors
 from tarragon.operator.scheduler.snapshot.pod_affinity_index import ExpectedPods, PodAffinityIndex
 from tarragon.plan.nodes.left_to_kube_scheduler import is_left_to_kube_scheduler
-from tarragon.plan.nodes.replica_requests import group_request
+from tarragon.plan.nodes.replica_requests import group_request, replica_request
+from tarragon.plan.objects.placement import bound_place
 from tarragon.plan.reconcile.adoption import has_unassigned_replicas
 
 PodsOfReplicas = Collection[tuple[Replica, Pod]]
@@ -80,7 +83,7 @@ class Reservations:
         more = NodeSums()
         for candidate, admission in found:
             assigned = _nodes(candidate)
-            nodes = {replica: node for replica, node in admission.nodes.items() if assigned.get(replica) != node}
+            nodes = {replica: place for replica, place in admission.nodes.items() if assigned.get(replica) != place}
             pods = self._pods(candidate, self._informers.assumed_pods.pods_of(candidate.id)) if nodes else []
             for node, amounts in _reserved_by(candidate, nodes, pods):
                 more.add(node, amounts)
@@ -95,7 +98,8 @@ class Reservations:
             pods = self._pods(candidate, assumed)
             held += _reserved_by(candidate, _nodes(candidate), pods)
             releasing += _released_by(candidate, pods)
-            without_pod.update(_without_pod(candidate, _nodes(candidate), self._pods(candidate, ())))
+            missing = _without_pod(candidate, _nodes(candidate), self._pods(candidate, ()))
+            without_pod.update({replica: node_of(place) for replica, place in missing})
         self._pod_affinity.expect_pods(
             job, ExpectedPods(candidate=candidate, assignments=without_pod, requested_pods=assumed)
         )
@@ -147,10 +151,17 @@ def _nodes(candidate: Candidate) -> Mapping[Replica, str]:
 def _reserved_by(candidate: Candidate, nodes: Mapping[Replica, str], pods: PodsOfReplicas) -> Iterator[Amounts]:
     missing = list(_without_pod(candidate, nodes, pods))
     each = _requests_by_type(candidate, {replica.type for replica, _ in missing}, pods)
-    for replica, node in missing:
+    for replica, place in missing:
         # The replica type may have been removed from the manifest; its assignments are removed in this cycle.
         if replica.type in each:
-            yield node, each[replica.type]
+            yield node_of(place), _at_place(*each[replica.type], place)
+
+
+def _at_place(requests: Resources, share: GpuShare | None, place: str) -> Resources:
+    number = vgpu_of(place)
+    if share is None or number is None:
+        return requests
+    return {**without_gpus(requests), **vgpu_request(share, number)}
 
 
 def _released_by(candidate: Candidate, pods: PodsOfReplicas) -> Iterator[Amounts]:
@@ -163,9 +174,9 @@ def _released_by(candidate: Candidate, pods: PodsOfReplicas) -> Iterator[Amounts
         return
     assigned = {place for place in admission.nodes.items() if place[0] not in candidate.status.succeeded_replicas}
     held = [(replica, pod) for replica, pod in pods if holds_resources(pod)]
-    continuing = {(replica, pod.spec.node_name) for replica, pod in held if not pod.metadata.is_being_deleted}
+    continuing = {(replica, bound_place(pod)) for replica, pod in held if not pod.metadata.is_being_deleted}
     for replica, pod in held:
-        place = replica, pod.spec.node_name
+        place = replica, bound_place(pod)
         if not pod.metadata.is_being_deleted and replica not in admission.nodes:
             yield pod.spec.node_name, requests_of(pod)
         elif (
@@ -181,7 +192,7 @@ def _without_pod(
     candidate: Candidate, nodes: Mapping[Replica, str], pods: PodsOfReplicas
 ) -> Iterator[tuple[Replica, str]]:
     covered = {
-        (replica, pod.spec.node_name)
+        (replica, bound_place(pod))
         for replica, pod in pods
         if not pod.is_finished and (not pod.metadata.is_being_deleted or _fits_successor(candidate, replica, pod))
     }
@@ -193,20 +204,24 @@ def _without_pod(
 def _fits_successor(candidate: Candidate, replica: Replica, pod: Pod) -> bool:
     """Whether the pod's successor fits into the pod's resources; the template may have changed since."""
     groups = () if candidate.has_invalid_spec else candidate.job.replica_specs
-    return all(fits(group_request(group), requests_of(pod)) for group in groups if group.type == replica.type)
+    place = bound_place(pod)
+    return all(fits(replica_request(group, place), requests_of(pod)) for group in groups if group.type == replica.type)
 
 
 def _requests_by_type(
     candidate: Candidate, types: AbstractSet[ReplicaType], pods: Iterable[tuple[Replica, Pod]]
-) -> Mapping[ReplicaType, Resources]:
-    """The requests of each replica type. Types whose template is unknown (invalid spec) take them from their pods."""
+) -> Mapping[ReplicaType, tuple[Resources, GpuShare | None]]:
+    """The requests of each replica type, and its share of a GPU. Types whose template is unknown (invalid spec) take
+    them from their pods.
+    """
     groups = [group for group in candidate.job.replica_specs if group.type in types]
+    if candidate.has_invalid_spec:
+        groups = [group for group in groups if group.template.get("spec", {}).get("containers")]
+    templates = {group.type: (group_request(group), share_of_template(group.template)) for group in groups}
     if not candidate.has_invalid_spec:
-        return {group.type: group_request(group) for group in groups}
-    templates = {
-        group.type: group_request(group) for group in groups if group.template.get("spec", {}).get("containers")
-    }
+        return templates
+    unknown = types - templates.keys()
     from_pods = {
-        replica.type: scheduling_request(pod.spec) for replica, pod in pods if replica.type in types - templates.keys()
+        replica.type: (requests_of(pod), share_of_pod(pod)) for replica, pod in pods if replica.type in unknown
     }
     return {**from_pods, **templates}

@@ -35,7 +35,8 @@ class SnapshotBuilder:
         self._job_errors = job_errors
         self._demand_cache = DemandCache(informers)
         self._reservations = Reservations(informers, job_errors, self._demand_cache.pod_affinity)
-        self._nodes = NodeInventory(informers, PodUsage(informers.pods), self._reservations)
+        usage = PodUsage(informers.pods, informers.settings.anchor_namespace)
+        self._nodes = NodeInventory(informers, usage, self._reservations)
         self._gangs = GangCache(informers, candidates, maintenance, self._demand_cache, job_errors)
 
     @property
@@ -76,6 +77,8 @@ class SnapshotBuilder:
         undecidable = (self._candidates.all.get(job) for job in self._job_errors.unschedulable_jobs())
         left_out = {candidate.name for candidate in (*(each for each, _ in decided), *undecidable) if candidate}
         self._nodes.add_host_ports(self._demand_cache.requested_host_ports)
+        if self._demand_cache.are_gpus_shared:
+            self._nodes.share_gpus()
         return Snapshot(
             now=now,
             nodes=self._nodes.inventory_minus(self._reservations.additional(decided)),

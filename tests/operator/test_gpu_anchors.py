@@ -1,0 +1,270 @@
+"""Pods share the GPUs of nodes whose device plugin knows only whole ones: the operator holds them by anchor pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tarragon.kube.core import NODES, PODS, PRIORITY_CLASSES
+from tarragon.kube.meta import Key
+from tarragon.operator.manager.operator import OperatorOptions
+from tarragon.plan.objects.placement import Placement
+from tarragon.scheduling.api.rules import SchedulingRules
+from tarragon.scheduling.policies import POLICIES
+from tests.operator.anchor_stage import (
+    SYSTEM,
+    VGPU,
+    an_operator,
+    anchor_settings,
+    anchors,
+    blocked,
+    condition,
+    delete,
+    gpu_nodes,
+    gpu_of,
+    runs,
+    shared,
+    start_operator,
+    until_run,
+    variables,
+)
+from tests.operator.stage import TFJOBS, Stage, group
+
+GPU = "nvidia.com/gpu"
+SOON = SchedulingRules(starvation_seconds=0.0, idle_seconds=0.1, cool_down_seconds=0.0)
+
+
+async def test_four_halves_share_two_gpus_which_go_back_with_the_last_job(stage: Stage) -> None:
+    async with gpu_nodes(stage, "n"):
+        start_operator(stage)
+        await stage.submit("a", Worker=shared(4, "0.5"))
+        await until_run(stage, "a", 4)
+
+        held = anchors(stage)
+        assert set(held) == {"tarragon-gpu-n-0", "tarragon-gpu-n-1"}
+        assert len({gpu_of(anchor) for anchor in held.values()}) == 2
+        for pod in stage.pods().values():
+            number = pod["metadata"]["annotations"][VGPU]
+            assert gpu_of(pod) == gpu_of(held[f"tarragon-gpu-n-{number}"])
+            found = variables(pod["spec"]["containers"][0])
+            assert found["NVIDIA_VISIBLE_DEVICES"] == gpu_of(pod)
+            assert found["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
+            assert found["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.4921"
+            assert not any(name.startswith("CUDA_MPS") for name in found)
+            assert "volumes" not in pod["spec"]
+
+        await delete(stage, "a")
+        await stage.world.until(lambda: not stage.pods() and not anchors(stage))
+
+
+async def test_a_job_that_comes_later_shares_the_gpu_at_once(stage: Stage) -> None:
+    async with gpu_nodes(stage, "n"):
+        start_operator(stage)
+        await stage.submit("a", Worker=shared(1, "0.5"))
+        await until_run(stage, "a", 1)
+        (anchor,) = anchors(stage).values()
+        await stage.submit("b", Worker=shared(1, "0.5"))
+        await until_run(stage, "b", 1)
+        await delete(stage, "a")
+        await stage.submit("c", Worker=shared(1, "0.5"))
+        await until_run(stage, "c", 1)
+
+        (still,) = anchors(stage).values()
+        assert still["metadata"]["uid"] == anchor["metadata"]["uid"]
+        assert {gpu_of(pod) for pod in stage.pods().values()} == {gpu_of(anchor)}
+
+
+async def test_a_job_with_whole_gpus_gets_them_when_the_last_share_is_gone(stage: Stage) -> None:
+    async with gpu_nodes(stage, "n", gpus=1):
+        start_operator(stage)
+        await stage.submit("a", Worker=shared(1, "0.3"))
+        await until_run(stage, "a", 1)
+        await stage.submit("b", Worker=group(1, **{GPU: "1"}))
+        await stage.world.until(lambda: bool(condition(stage, "b", "Admitted").get("message")))
+        assert not runs(stage, "b", 1)
+
+        await delete(stage, "a")
+        await until_run(stage, "b", 1)
+        assert not anchors(stage)
+
+
+async def test_a_share_waits_for_whole_gpus_that_others_hold(stage: Stage) -> None:
+    async with gpu_nodes(stage, "n", gpus=1):
+        start_operator(stage)
+        await stage.submit("a", Worker=group(1, **{GPU: "1"}))
+        await until_run(stage, "a", 1)
+        await stage.submit("b", Worker=shared(1, "0.3"))
+        await stage.world.until(lambda: bool(condition(stage, "b", "Admitted").get("message")))
+        assert not anchors(stage)
+
+        await delete(stage, "a")
+        await until_run(stage, "b", 1)
+
+
+async def test_an_urgent_job_with_whole_gpus_preempts_shares_and_nobody_else(stage: Stage) -> None:
+    await stage.world.create(PRIORITY_CLASSES, "high", namespace="", value=1000)
+    async with gpu_nodes(stage, "n", gpus=2):
+        options = OperatorOptions(seed=1, settings=anchor_settings(), policy=POLICIES["dragon"], rules=lambda: SOON)
+        stage.keep(an_operator(stage, None, options))
+        await stage.submit("whole", Worker=group(1, policy="OnFailure", **{GPU: "1"}))
+        await until_run(stage, "whole", 1)
+        await stage.submit("half", Worker=shared(2, "0.5", policy="OnFailure"))
+        await until_run(stage, "half", 2)
+
+        urgent: Any = {"runPolicy": {"schedulingPolicy": {"priorityClass": "high"}}}
+        await stage.submit("urgent", Worker=group(1, **{GPU: "1"}), **urgent)
+        await until_run(stage, "urgent", 1)
+
+        assert runs(stage, "whole", 1) != runs(stage, "half", 2)
+
+
+async def test_a_new_operator_keeps_what_is_in_use_and_deletes_the_rest(stage: Stage) -> None:
+    async with gpu_nodes(stage, "n"):
+        first = an_operator(stage, None, OperatorOptions(seed=1, settings=anchor_settings()))
+        stage.keep(first)
+        await stage.submit("a", Worker=shared(1, "0.6"))
+        await stage.submit("b", Worker=shared(1, "0.6"))
+        await until_run(stage, "a", 1)
+        await until_run(stage, "b", 1)
+        before = {name: anchor["metadata"]["uid"] for name, anchor in anchors(stage).items()}
+        await stage.kill(first)
+        await delete(stage, "b")
+        await stage.world.until(lambda: "b-worker-0" not in stage.pods())
+        kept = f"tarragon-gpu-n-{stage.pods()['a-worker-0']['metadata']['annotations'][VGPU]}"
+
+        start_operator(stage)
+        await stage.world.until(lambda: set(anchors(stage)) == {kept})
+        assert anchors(stage)[kept]["metadata"]["uid"] == before[kept]
+        assert runs(stage, "a", 1)
+
+
+async def test_an_anchor_that_the_node_rejects_is_named_and_the_job_is_queued_again(stage: Stage) -> None:
+    async with gpu_nodes(stage, "n", gpus=1):
+        # The scheduler believes in a second GPU, which the kubelet does not have.
+        claimed = {"capacity": {GPU: "2"}, "allocatable": {GPU: "2"}}
+        await stage.world.client.patch(NODES, Key("", "n"), {"status": claimed}, subresource="status")
+        start_operator(stage, creation_timeout=1.0)
+        await stage.submit("a", Worker=shared(2, "0.8"))
+        await stage.world.until(lambda: bool(blocked(stage, "a")))
+
+        words = blocked(stage, "a")
+        assert words.startswith("GpuNotFree: worker-")
+        assert f"of node n has no GPU yet: its anchor pod {SYSTEM}/tarragon-gpu-n-" in words
+        assert f"was rejected: OutOf{GPU}" in words
+        await stage.world.until(lambda: condition(stage, "a", "Admitted").get("reason") == "GpuNotFree")
+        await stage.world.until(lambda: not anchors(stage) and not stage.pods())
+        assert stage.state("a") == "Waiting"
+
+
+async def test_a_rejected_anchor_is_tried_again_until_the_gpu_is_free(stage: Stage) -> None:
+    async with gpu_nodes(stage, "n", gpus=1):
+        claimed = {"capacity": {GPU: "2"}, "allocatable": {GPU: "2"}}
+        await stage.world.client.patch(NODES, Key("", "n"), {"status": claimed}, subresource="status")
+        start_operator(stage)
+        await stage.submit("a", Worker=group(1, **{GPU: "1"}))
+        await until_run(stage, "a", 1)
+        await stage.submit("b", Worker=shared(1, "0.8"))
+        await stage.world.until(lambda: "GpuNotFree" in blocked(stage, "b"))
+        assert stage.made().count("b-worker-0") == 0
+
+        await delete(stage, "a")
+        await until_run(stage, "b", 1)
+        await stage.world.until(lambda: not blocked(stage, "b"))
+
+
+async def test_pods_on_nodes_with_mps_are_its_clients(stage: Stage) -> None:
+    async with gpu_nodes(stage, "n", mps="true"):
+        start_operator(stage)
+        await stage.submit("a", Worker=shared(1, "0.25"))
+        await until_run(stage, "a", 1)
+
+        spec = stage.pods()["a-worker-0"]["spec"]
+        found = variables(spec["containers"][0])
+        assert found["CUDA_MPS_PIPE_DIRECTORY"] == "/tmp/nvidia-mps"  # noqa: S108
+        assert found["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "100"
+        assert found["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=20480M"
+        assert [each["hostPath"]["path"] for each in spec["volumes"]] == ["/tmp/nvidia-mps"]  # noqa: S108
+        assert [each["mountPath"] for each in spec["containers"][0]["volumeMounts"]] == ["/tmp/nvidia-mps"]  # noqa: S108
+
+
+async def test_pods_that_kube_scheduler_binds_name_their_gpu_too(stage: Stage) -> None:
+    async with gpu_nodes(stage, "n"):
+        start_operator(stage, placement=Placement.AFFINITY)
+        await stage.submit("a", Worker=shared(1, "0.5"))
+        await stage.until_pods("a-worker-0")
+        (anchor,) = anchors(stage).values()
+        pod = stage.pods()["a-worker-0"]
+        assert (gpu_of(pod), "nodeName" in pod["spec"]) == (gpu_of(anchor), False)
+
+        # Nobody binds it: the GPU is held as long as it may still be bound.
+        await stage.world.client.delete(TFJOBS, Key("default", "a"))
+        await stage.submit("b", Worker=shared(1, "0.5"))
+        await stage.until_pods("a-worker-0", "b-worker-0")
+        assert anchor["metadata"]["uid"] in {each["metadata"]["uid"] for each in anchors(stage).values()}
+
+
+async def test_anchors_of_a_node_that_is_deleted_go_with_it(stage: Stage) -> None:
+    await stage.node("other")
+    async with gpu_nodes(stage, "n"):
+        start_operator(stage)
+        await stage.submit("a", Worker=shared(1, "0.5"))
+        await until_run(stage, "a", 1)
+    await stage.world.client.delete(NODES, Key("", "n"))
+    await stage.world.until(lambda: bool(anchors(stage)["tarragon-gpu-n-0"]["metadata"].get("deletionTimestamp")))
+
+
+@pytest.mark.parametrize("sharing", ["none", "hami"])
+async def test_gpus_of_nodes_that_do_not_share_them_are_left_alone(stage: Stage, sharing: str) -> None:
+    await stage.node("n", sharing=sharing, **{GPU: "2"})
+    start_operator(stage)
+    await stage.submit("a", Worker=shared(1, "0.5"))
+    await stage.world.until(lambda: bool(condition(stage, "a", "Admitted").get("message")))
+
+    assert condition(stage, "a", "Admitted")["status"] == "False"
+    assert not anchors(stage)
+
+
+async def test_without_anchors_only_kubelets_share_gpus(stage: Stage) -> None:
+    await stage.node("n", sharing="anchor", **{GPU: "2"})
+    stage.start_operator()
+    await stage.submit("a", Worker=shared(1, "0.5"))
+    await stage.world.until(lambda: bool(condition(stage, "a", "Admitted").get("message")))
+    assert condition(stage, "a", "Admitted")["status"] == "False"
+
+    await stage.node("m", **{GPU: "2"})
+    await stage.until_pods("a-worker-0")
+    assert gpu_of(stage.pods()["a-worker-0"]) == ""
+
+
+async def test_an_admission_that_somebody_forged_gets_no_anchor(stage: Stage) -> None:
+    async with gpu_nodes(stage, "n", gpus=1):
+        start_operator(stage)
+        await stage.submit("big", Worker=group(1, **{GPU: "4"}))
+        await stage.world.until(lambda: "wait" in stage.admission("big"))
+        long_ago = "2026-01-01T00:00:00Z"
+        nodes = {"Worker": {"n/0": "0"}}
+        forged = {"queued": long_ago, "admitted": long_ago, "size": {"Worker": 1}, "nodes": nodes}
+        patch = {"status": {"tarragon": {"admission": forged}}}
+        await stage.world.client.patch(TFJOBS, Key("default", "big"), patch, subresource="status")
+        await stage.world.until(lambda: bool(condition(stage, "big", "AdmissionRefused")))
+
+        await stage.submit("a", Worker=group(1, **{GPU: "1"}))
+        await until_run(stage, "a", 1)
+        assert not any(f"pods/{SYSTEM}/" in event.what for event in stage.world.happened)
+
+
+async def test_a_replica_that_restarts_names_the_same_gpu(stage: Stage) -> None:
+    async with gpu_nodes(stage, "n"):
+        start_operator(stage)
+        await stage.submit("a", Worker=shared(1, "0.5", policy="ExitCode"))
+        await until_run(stage, "a", 1)
+        before, (anchor,) = stage.pods()["a-worker-0"], anchors(stage).values()
+        await stage.world.client.delete(PODS, Key("default", "a-worker-0"))
+        await stage.world.until(
+            lambda: runs(stage, "a", 1) and stage.pods()["a-worker-0"]["metadata"]["uid"] != before["metadata"]["uid"]
+        )
+
+        (still,) = anchors(stage).values()
+        assert still["metadata"]["uid"] == anchor["metadata"]["uid"]
+        assert gpu_of(stage.pods()["a-worker-0"]) == gpu_of(before)
