@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tarragon.kube.core import ENDPOINTS, LEASES
+from tarragon.kube.core import ENDPOINTS, LEASES, PODS
 from tarragon.operator.coexistence.detection import DEPLOYMENTS
 from tarragon.plan.nodes.left_to_kube_scheduler import LEFT_TO_KUBE_SCHEDULER
 from tests.deploy.stage import Stage, group, verbs_of
@@ -51,7 +51,7 @@ async def test_an_operator_of_two_namespaces_needs_nothing_outside_of_them(stage
     asked = stage.asked_by("system:serviceaccount:team-a:tarragon")
     refused = [event for event in asked if event["responseStatus"].get("code") in {401, 403}]
     # It would like to know whether a training operator keeps the whole cluster, and goes on when that is not said.
-    assert verbs_of(refused) == {(kind.group, kind.plural, "list") for kind in (LEASES, ENDPOINTS, DEPLOYMENTS)}
+    assert verbs_of(refused) == {(kind.group, kind.plural, "list") for kind in (LEASES, ENDPOINTS, DEPLOYMENTS, PODS)}
     assert {event["objectRef"].get("namespace") for event in asked if event not in refused} == {"team-a", "team-b"}
     assert stage.state("job", "team-c") == "Created"
     assert not stage.runs_all("job-worker-0", namespace="team-c")

@@ -17,7 +17,7 @@ from tarragon.frameworks.mpi.framework import MPI
 from tarragon.frameworks.mpi.objects.owned_objects import CONFIG_MAPS, ROLES
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.annotations import CHECKPOINT_SECONDS_ANNOTATION
-from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, PODS, SERVICES
+from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS, SERVICES
 from tarragon.kube.meta import Key, Resource
 from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.operator.rbac import permissions
@@ -64,8 +64,8 @@ async def test_the_operator_lives_by_its_role_and_uses_every_verb_of_it(empty: S
     await one_of_2017_runs_and_expires(stage)
     await an_mpijob_with_exec_changes_its_size_and_expires(stage)
     await an_mpijob_with_ssh_runs(stage)
-    await a_jaxjob_runs_and_expires(stage)
-    await a_sharepod_runs(stage)
+    for story in (a_jaxjob_runs_and_expires, a_sharepod_runs, an_anchor_holds_a_gpu):
+        await story(stage)
     await second.stop()
     await meets_names_that_its_watch_does_not_show(stage, config)
 
@@ -272,6 +272,24 @@ async def a_sharepod_runs(stage: Stage) -> None:
     await stage.until(lambda: stage.runs_all("y"))
     await stage.until_told("y", "SharePodRunning")
     await stage.kubectl("delete", "sharepods/y")
+
+
+async def an_anchor_holds_a_gpu(stage: Stage) -> None:
+    """There is no kubelet whose logs could be read, so the GPU is named by the test."""
+    status = {"capacity": {"nvidia.com/gpu": "1"}, "allocatable": {"nvidia.com/gpu": "1"}}
+    await stage.http.patch(NODES, Key("", "n"), {"status": status}, subresource="status")
+    worker = group(1)
+    worker["template"]["metadata"] = {"annotations": {"kubeshare/gpu_request": "0.5", "kubeshare/gpu_limit": "1"}}
+    await stage.submit("z", Worker=worker)
+    anchor = Key("tarragon-system", "tarragon-gpu-n-0")
+    await stage.until(lambda: anchor in stage.pods.objects)
+    await stage.until(lambda: any("pods/log" in verb for verb in verbs_of(stage.asked_by(OPERATOR))))
+    uuid = {"tarragon.dev/gpu-uuid": "GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c"}
+    await stage.http.patch(PODS, anchor, {"metadata": {"annotations": uuid}})
+    await stage.until(lambda: stage.runs_all("z-worker-0"))
+    await stage.ends("z-worker-0", 0)
+    await stage.until(lambda: anchor not in stage.pods.objects)
+    await stage.http.delete(TFJOBS, Key("default", "z"))
 
 
 async def runs_and_expires(stage: Stage) -> None:

@@ -151,7 +151,7 @@ async def test_an_anchor_that_the_node_rejects_is_named_and_the_job_is_queued_ag
         words = blocked(stage, "a")
         assert words.startswith("GpuNotFree: worker-")
         assert f"of node n has no GPU yet: its anchor pod {SYSTEM}/tarragon-gpu-n-" in words
-        assert f"was rejected: OutOf{GPU}" in words
+        assert f"has failed: OutOf{GPU}" in words
         await stage.world.until(lambda: condition(stage, "a", "Admitted").get("reason") == "GpuNotFree")
         await stage.world.until(lambda: not anchors(stage) and not stage.pods())
         assert stage.state("a") == "Waiting"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.job.model import Replica
@@ -23,11 +24,13 @@ from tarragon.kube.core import (
     ContainerStateWaiting,
     ContainerStatus,
     Node,
+    NodeStatus,
     Pod,
+    PodCondition,
     PodSpec,
     PodStatus,
 )
-from tarragon.kube.meta import ObjectMeta
+from tarragon.kube.meta import Key, ObjectMeta
 from tarragon.plan.lifecycle.gpu_anchors import anchor_wait
 from tarragon.plan.objects.gpu_anchors import AnchorSettings, anchor_place, build_anchor
 from tarragon.plan.objects.vgpus import GpuWait, SharedGpu, with_vgpu
@@ -290,7 +293,7 @@ def test_a_wait_says_what_is_wrong_with_the_anchor() -> None:
         message=f"{NAME} does not run: InvalidImageName: x", is_problem=True
     )
     assert anchor_wait("n/0", an_anchor(**REFUSED)) == GpuWait(
-        message=f"{NAME} was rejected: UnexpectedAdmissionError: Allocate failed", is_problem=True, is_rejected=True
+        message=f"{NAME} has failed: UnexpectedAdmissionError: Allocate failed", is_problem=True, is_rejected=True
     )
 
 
@@ -376,3 +379,49 @@ def test_a_running_job_that_loses_a_pod_reports_a_missing_gpu_at_once() -> None:
 
     assert blocked(world) == "GpuNotReady: worker-1 waits: it is starting"
     assert list(world.pods) == ["dist-worker-0"]
+
+
+def a_node(name: str, **labels: str) -> Node:
+    return Node(metadata=ObjectMeta(name=name, labels={f"tarragon.dev/{key}": value for key, value in labels.items()}))
+
+
+def isolation(world: World) -> tuple[bool, str, str] | None:
+    found = world.status.condition("GpuIsolation")
+    return None if found is None else (found.is_true, found.reason, found.message)
+
+
+NOT_ENFORCED = (
+    "the limits of compute and memory are not enforced on node n: no MPS daemon runs there, so programs take turns, "
+    "and each has to limit its memory itself"
+)
+ENFORCED = "MPS enforces the limits of compute and memory, for each process"
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        (a_node("n"), (False, "NotEnforced", NOT_ENFORCED)),
+        (a_node("n", mps="true"), (True, "MPS", ENFORCED)),
+        (a_node("n", **{"gpu-sharing": "kubelet"}), None),
+    ],
+)
+def test_a_job_says_whether_its_limits_are_enforced(node: Node, expected: tuple[bool, str, str] | None) -> None:
+    world = admitted(first=CARD, second=CARD)
+    ready = replace(node, status=NodeStatus(conditions=[PodCondition(type="Ready", status="True")]))
+    world.nodes = {Key("", "n"): ready}
+    world.settle()
+
+    assert isolation(world) == expected
+    world.withdraw()
+    world.settle()
+    assert isolation(world) is None
+
+
+def test_a_job_with_whole_gpus_says_nothing_of_limits() -> None:
+    world = World(manifest({"Worker": 2}))
+    world.nodes = {Key("", "node-a"): a_node("node-a"), Key("", "node-b"): a_node("node-b")}
+    world.settle()
+    world.admit()
+    world.settle()
+
+    assert isolation(world) is None

@@ -107,7 +107,7 @@ class AnchorController:
         await run_all(
             [
                 *(self._delete(end) for end in actions.deletes if end.anchor.uid not in self._pauses),
-                *(self._close(end) for end in actions.closes if end.anchor.uid not in self._pauses),
+                *(self._mark(end.anchor, "true") for end in actions.closes if end.anchor.uid not in self._pauses),
                 *(self._mark(anchor, None) for anchor in actions.reopens if anchor.uid not in self._pauses),
                 *map(self._create, actions.creates),
             ]
@@ -123,6 +123,9 @@ class AnchorController:
                 self._anchors.report_problem(place, None)
         for anchor, problem in self._problems(anchors, faults):
             if anchor.place in needs.kept and anchor.place not in usable:
+                if self._anchors.problems.get(anchor.place) != problem:
+                    is_in_use = bool(needs.gpus_in_use.get(anchor.place))
+                    log.warning("an anchor is of no use", anchor=str(anchor.key), why=problem.message, in_use=is_in_use)
                 self._anchors.report_problem(anchor.place, problem)
 
     def _problems(self, anchors: list[Anchor], faults: Mapping[str, str]) -> Iterator[tuple[Anchor, GpuWait]]:
@@ -157,11 +160,6 @@ class AnchorController:
         if problem:
             message = f"{describe_place(place)} has no GPU yet: anchor pod {name} {problem}"
             self._anchors.report_problem(place, GpuWait(message=message, is_problem=True))
-
-    async def _close(self, end: AnchorEnd) -> None:
-        if end.is_fault:
-            log.warning("an anchor is of no use", anchor=str(end.anchor.key), reason=end.reason)
-        await self._mark(end.anchor, "true")
 
     async def _mark(self, anchor: Anchor, value: str | None) -> None:
         """Mark an anchor as closing, or remove the mark."""

@@ -99,8 +99,6 @@ class AnchorEnd:
 
     anchor: Anchor
     reason: str
-    is_fault: bool = False
-    """Whether something is wrong: the anchor was needed, and was of no use."""
     due_at: float = 0.0
     """In monotonic seconds."""
 
@@ -198,7 +196,7 @@ def anchor_wait(place: str, pod: Pod | None) -> GpuWait:
     if pod.metadata.is_being_deleted:
         return GpuWait(message=f"{name} is being deleted")
     if pod.is_finished:
-        return GpuWait(message=f"{name} was rejected: {rejection(pod)}", is_problem=True, is_rejected=True)
+        return GpuWait(message=f"{name} has failed: {failure(pod)}", is_problem=True, is_rejected=True)
     stall = find_stall(pod, ANCHOR_CONTAINER)
     if stall is not None:
         is_problem = stall.report_at is None
@@ -206,7 +204,7 @@ def anchor_wait(place: str, pod: Pod | None) -> GpuWait:
     return GpuWait(message=f"{name} has not said which GPU it has" if _runs(pod) else f"{name} is starting")
 
 
-def rejection(pod: Pod) -> str:
+def failure(pod: Pod) -> str:
     """Return why a pod has failed, in its kubelet's words."""
     return ": ".join(filter(None, (pod.status.reason, pod.status.message))) or f"it is {pod.status.phase}"
 
@@ -223,9 +221,9 @@ def _end(anchor: Anchor, needs: AnchorNeeds, faults: Mapping[str, str], retries:
         # It stays until the next attempt, to be looked at.
         retry = retries.get(anchor.place)
         at = retry.at if retry is not None and retry.uid == anchor.uid else 0.0
-        return AnchorEnd(anchor=anchor, reason="it has failed", is_fault=True, due_at=at)
+        return AnchorEnd(anchor=anchor, reason="it has failed", due_at=at)
     if anchor.uid in faults:
-        return AnchorEnd(anchor=anchor, reason=faults[anchor.uid], is_fault=True)
+        return AnchorEnd(anchor=anchor, reason=faults[anchor.uid])
     return None
 
 

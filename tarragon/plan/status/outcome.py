@@ -18,6 +18,7 @@ from tarragon.plan.lifecycle.gang_restart import set_not_grown, track_gang
 from tarragon.plan.lifecycle.restart_records import forget_deleted_pods, update_restart_records
 from tarragon.plan.nodes.left_to_kube_scheduler import LEFT_MESSAGE, LEFT_TO_KUBE_SCHEDULER, is_left_to_kube_scheduler
 from tarragon.plan.status.creation_failures import clear_blocked, record_image_pull_errors, set_blocked, set_stalled
+from tarragon.plan.status.gpu_isolation import set_gpu_isolation
 from tarragon.plan.status.limits import ExceededLimit, exceeded_limit
 from tarragon.plan.status.provenance import record_provenance
 from tarragon.plan.status.resizes import set_resized
@@ -167,6 +168,7 @@ STATUS_RULES: tuple[StatusRule, ...] = (
     record_provenance,
     set_admitted,
     set_admission_refused,
+    set_gpu_isolation,
     set_resized,
     set_start_time,
     record_restarts,
