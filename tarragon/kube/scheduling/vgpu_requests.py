@@ -25,8 +25,11 @@ def pod_vgpu(pod: Pod) -> int | None:
 
 def pod_request(pod: Pod) -> Resources:
     """Return what a pod takes from its node: `scheduling_request`, with its part of a vGPU if it has a share."""
-    request = scheduling_request(pod.spec, pod.status)
-    share, number = share_of_pod(pod), pod_vgpu(pod)
+    return request_at_vgpu(scheduling_request(pod.spec, pod.status), share_of_pod(pod), pod_vgpu(pod))
+
+
+def request_at_vgpu(request: Resources, share: GpuShare | None, number: int | None) -> Resources:
+    """Return the request with the share of this vGPU instead of GPUs; unchanged without a share or a vGPU."""
     return request if share is None or number is None else {**without_gpus(request), **vgpu_request(share, number)}
 
 
@@ -49,7 +52,7 @@ def with_memory_parts(amounts: Resources, gpu_memory: int) -> Resources:
     """Replace parts of the memory of vGPUs by amounts, for a node whose GPUs have so much each, in thousandths."""
     result = dict(amounts)
     for name in amounts:
-        number = name.removeprefix(f"{NVIDIA_GPU}/").removesuffix("/memory-part")
+        number = name.removeprefix(_VGPUS).removesuffix("/memory-part")
         if number.isdecimal() and name == vgpu_memory_part(int(number)):
             part = result.pop(name)
             memory = vgpu_memory(int(number))
@@ -75,5 +78,5 @@ def without_gpus(request: Resources) -> Resources:
     return {
         name: amount
         for name, amount in request.items()
-        if name != NVIDIA_GPU and not name.startswith(f"{NVIDIA_GPU}/") and name not in SHARE_RESOURCES
+        if name != NVIDIA_GPU and not name.startswith(_VGPUS) and name not in SHARE_RESOURCES
     }

@@ -13,7 +13,7 @@ from tarragon.kube.meta import JsonObject
 from tarragon.kube.scheduling.gpu_shares import GPU_PRODUCT_LABEL, share_of_template
 from tarragon.kube.scheduling.host_ports import host_port
 from tarragon.kube.scheduling.pod_requests import scheduling_request
-from tarragon.kube.scheduling.vgpu_requests import fractional_request, vgpu_request, without_gpus
+from tarragon.kube.scheduling.vgpu_requests import fractional_request, request_at_vgpu
 
 
 def group_request(group: ReplicaSpec) -> Mapping[str, int]:
@@ -28,10 +28,7 @@ def group_request(group: ReplicaSpec) -> Mapping[str, int]:
 
 def replica_request(group: ReplicaSpec, place: str) -> Mapping[str, int]:
     """Return what a pod of a group takes from its node if it is at this place."""
-    requests, share, number = group_request(group), share_of_template(group.template), vgpu_of(place)
-    if share is None or number is None:
-        return requests
-    return {**without_gpus(requests), **vgpu_request(share, number)}
+    return request_at_vgpu(group_request(group), share_of_template(group.template), vgpu_of(place))
 
 
 def template_request(template: JsonObject) -> Mapping[str, int]:

@@ -277,9 +277,8 @@ def _vgpu_count(names: Collection[str]) -> int:
 
 def _shareable(state: NodeState) -> int:
     """The number of vGPUs that a node may have, in thousandths."""
-    return (
-        sum(vgpu_share(number) in state.capacity for number in range(state.capacity.get(NVIDIA_GPU, 0) // 1000)) * 1000
-    )
+    gpus = state.capacity.get(NVIDIA_GPU, 0) // 1000
+    return sum(vgpu_share(number) in state.capacity for number in range(gpus)) * 1000
 
 
 def _rows_by_place(states: Sequence[NodeState]) -> Mapping[str, int]:

@@ -16,7 +16,7 @@ from tarragon.job.status import Admission
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
 from tarragon.kube.scheduling.gpu_shares import GpuShare, share_of_pod, share_of_template
-from tarragon.kube.scheduling.vgpu_requests import vgpu_request, without_gpus
+from tarragon.kube.scheduling.vgpu_requests import request_at_vgpu
 from tarragon.operator.informers.candidates import Candidate, JobId, pods_by_replica
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.informers.pod_usage import NodeSums, holds_resources, requests_of
@@ -154,14 +154,7 @@ def _reserved_by(candidate: Candidate, nodes: Mapping[Replica, str], pods: PodsO
     for replica, place in missing:
         # The replica type may have been removed from the manifest; its assignments are removed in this cycle.
         if replica.type in each:
-            yield node_of(place), _at_place(*each[replica.type], place)
-
-
-def _at_place(requests: Resources, share: GpuShare | None, place: str) -> Resources:
-    number = vgpu_of(place)
-    if share is None or number is None:
-        return requests
-    return {**without_gpus(requests), **vgpu_request(share, number)}
+            yield node_of(place), request_at_vgpu(*each[replica.type], vgpu_of(place))
 
 
 def _released_by(candidate: Candidate, pods: PodsOfReplicas) -> Iterator[Amounts]:
