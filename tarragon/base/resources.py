@@ -15,6 +15,10 @@ PODS = "pods"
 NVIDIA_GPU = "nvidia.com/gpu"
 GPU_MEMORY = f"{NVIDIA_GPU}/memory"
 """The memory of each GPU of a node. Nothing requests it under this name."""
+GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"
+"""The label in which NVIDIA's GPU feature discovery reports the memory of each of a node's GPUs, in MiB."""
+WHOLE_GPU = 1000
+"""A whole GPU in the unit of shares of GPUs."""
 
 
 def vgpu_share(number: int) -> str:

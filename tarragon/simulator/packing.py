@@ -20,6 +20,7 @@ from tarragon.base.resources import (
     GPU_MEMORY,
     MEMORY,
     NVIDIA_GPU,
+    WHOLE_GPU,
     Resources,
     subtract,
     vgpu_memory,
@@ -28,7 +29,7 @@ from tarragon.base.resources import (
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.places import node_of
 from tarragon.scheduling.api.decision import Admit
-from tarragon.scheduling.api.gpu_shares import WHOLE_GPU, VgpuShare
+from tarragon.scheduling.api.gpu_shares import VgpuShare
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.placement.fit import assign
 from tarragon.scheduling.policies import POLICIES

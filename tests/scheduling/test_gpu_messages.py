@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.base.resources import CPU, GPU_MEMORY, NVIDIA_GPU, Resources, subtract
+from tarragon.base.resources import CPU, GPU_MEMORY, NVIDIA_GPU, WHOLE_GPU, Resources, subtract
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.tensorflow.replica_types import CHIEF
 from tarragon.job.model import Replica
-from tarragon.kube.scheduling.gpu_shares import GPU_MEMORY_LABEL
 from tarragon.scheduling.api.decision import INSUFFICIENT_RESOURCES, NEVER_FITS, NODES_UNAVAILABLE, WaitCause
-from tarragon.scheduling.api.gpu_shares import HELD_BY_ANCHOR, WHOLE_GPU, VgpuShare
+from tarragon.scheduling.api.gpu_shares import HELD_BY_ANCHOR, VgpuShare
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.explain import gpu_shortage
 from tarragon.scheduling.explain.node_gpus import NodeGpus, VgpuAmount, vgpu_amounts, with_fractions
@@ -195,7 +194,6 @@ def test_nodes_that_do_not_say_how_much_memory_their_gpus_have_are_told_to() -> 
     assert getattr(decision, "message", "") == (
         "a worker needs 1Gi of a GPU's memory, and no node says how much its GPUs have (label nvidia.com/gpu.memory)"
     )
-    assert gpu_shortage.GPU_MEMORY_LABEL == GPU_MEMORY_LABEL
 
 
 def test_parts_that_do_not_fill_gpus_may_never_fit_though_there_are_as_many_in_total() -> None:

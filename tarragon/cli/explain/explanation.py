@@ -9,6 +9,7 @@ from types import MappingProxyType
 import click
 
 from tarragon.base.clock import SystemClock
+from tarragon.base.resources import GPU_MEMORY_LABEL
 from tarragon.cli.explain.queue_status import queue_status
 from tarragon.cli.explain.quotas import is_quota_limited
 from tarragon.cli.explain.what_if import ask_what_if, load_jobs, what_if_of_pairs
@@ -36,7 +37,6 @@ from tarragon.job.status import FirstFailure, JobStatus
 from tarragon.job.status_reason import reason_of
 from tarragon.job.termination_message import telling_excerpt
 from tarragon.kube.codec import format_time
-from tarragon.kube.scheduling.gpu_shares import GPU_MEMORY_LABEL
 from tarragon.scheduling.api.decision import NEVER_FITS, WaitCause
 
 LOG_LINES = 20

@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tarragon.base.quantity import format_bytes, format_decimal
+from tarragon.base.resources import WHOLE_GPU
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.job.model import ReplicaType
 from tarragon.kube.core import Pod
-from tarragon.kube.scheduling.gpu_shares import GPU_UUID_ANNOTATION, WHOLE_GPU, GpuShare, share_of_pod
+from tarragon.kube.scheduling.gpu_shares import GPU_UUID_ANNOTATION, GpuShare, share_of_pod
 from tarragon.kube.scheduling.vgpu_requests import pod_request, pod_vgpu
 from tarragon.plan.nodes.replica_requests import group_request
 

@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tarragon.base.quantity import format_decimal
-from tarragon.base.resources import CPU, MEMORY
+from tarragon.base.resources import CPU, MEMORY, WHOLE_GPU
 from tarragon.cli.jobview.gpus import accelerators, count_of_gpus
 from tarragon.cli.manifest.loading import LoadedJob
 from tarragon.cli.output.words import table
 from tarragon.job.model import ReplicaSpec, TrainingJob
-from tarragon.kube.scheduling.gpu_shares import WHOLE_GPU
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tarragon.plan.nodes.replica_requests import group_request
 

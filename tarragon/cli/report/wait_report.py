@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tarragon.base import quantity
-from tarragon.base.resources import GPU_MEMORY, NVIDIA_GPU, PODS, Resources
+from tarragon.base.resources import GPU_MEMORY, GPU_MEMORY_LABEL, NVIDIA_GPU, PODS, Resources
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.output.words import count, joined
 from tarragon.frameworks.registry import DEFAULT_FRAMEWORK
@@ -17,7 +17,6 @@ from tarragon.kube.codec import format_time
 from tarragon.kube.meta import Json
 from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.scheduling.explain.forecast import Forecast, NoForecast
-from tarragon.scheduling.explain.gpu_shortage import GPU_MEMORY_LABEL
 from tarragon.scheduling.explain.node_gpus import NodeGpus, VgpuAmount, vgpu_amounts, with_fractions
 from tarragon.scheduling.explain.reasons import NodeShortage, WaitExplanation
 from tarragon.scheduling.explain.wait_messages import format_resources

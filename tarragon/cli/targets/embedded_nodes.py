@@ -12,7 +12,7 @@ import click
 
 from tarragon.base.errors import TarragonError
 from tarragon.base.quantity import parse_milli
-from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS
+from tarragon.base.resources import CPU, GPU_MEMORY_LABEL, MEMORY, NVIDIA_GPU, PODS
 
 if TYPE_CHECKING:
     from tarragon.localcluster.home.home import Home
@@ -64,8 +64,6 @@ def parse_node(text: str) -> NodeFlag:
 
 def gpu_memory_label(value: str | None, capacity: Mapping[str, int]) -> dict[str, str]:
     """Returns the node's label for GPUs with this memory each. Raises BadParameter."""
-    from tarragon.kube.scheduling.gpu_shares import GPU_MEMORY_LABEL
-
     if value is None:
         return {}
     mebibytes = parse_amount(GPU_MEMORY, value) // 1000 // 2**20

@@ -16,13 +16,11 @@ from functools import lru_cache
 
 from tarragon.base.errors import Problem
 from tarragon.base.quantity import parse_milli
-from tarragon.base.resources import NVIDIA_GPU
+from tarragon.base.resources import GPU_MEMORY_LABEL, NVIDIA_GPU, WHOLE_GPU
 from tarragon.kube.core import Container, Pod
 from tarragon.kube.field_reader import INT64, CollectedProblems, FieldReader, describe_value, nearest_name
 from tarragon.kube.meta import Json, JsonObject
 
-WHOLE_GPU = 1000
-"""A whole GPU in the unit of `GpuShare.request`."""
 VGPU_ANNOTATION = "tarragon.dev/vgpu"
 """The annotation of a replica's pod with the number of its vGPU. A vGPU is a GPU that is shared; each node numbers its
 own from 0.
@@ -31,8 +29,6 @@ GPU_UUID_ANNOTATION = "tarragon.dev/gpu-uuid"
 """The annotation of a pod with the UUID of the GPU that it shares, or holds for others."""
 GPU_PRODUCT_LABEL = "nvidia.com/gpu.product"
 """The label in which NVIDIA's GPU feature discovery reports the model of a node's GPUs."""
-GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"
-"""The label in which NVIDIA's GPU feature discovery reports the memory of each of a node's GPUs, in MiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

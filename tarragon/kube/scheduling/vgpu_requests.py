@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from tarragon.base.resources import NVIDIA_GPU, Resources, vgpu_memory, vgpu_memory_part, vgpu_share
+from tarragon.base.resources import NVIDIA_GPU, WHOLE_GPU, Resources, vgpu_memory, vgpu_memory_part, vgpu_share
 from tarragon.kube.core import Pod
-from tarragon.kube.scheduling.gpu_shares import SHARE_RESOURCES, VGPU_ANNOTATION, WHOLE_GPU, GpuShare, share_of_pod
+from tarragon.kube.scheduling.gpu_shares import SHARE_RESOURCES, VGPU_ANNOTATION, GpuShare, share_of_pod
 from tarragon.kube.scheduling.pod_requests import scheduling_request
 
 _VGPUS = f"{NVIDIA_GPU}/"

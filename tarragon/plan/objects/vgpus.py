@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from tarragon.base.resources import NVIDIA_GPU
+from tarragon.base.resources import NVIDIA_GPU, WHOLE_GPU
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.scheduling.gpu_limits import memory_variables, mps_variables, without_those_of_user
 from tarragon.kube.scheduling.gpu_shares import (
     GPU_UUID_ANNOTATION,
     SHARE_RESOURCES,
     VGPU_ANNOTATION,
-    WHOLE_GPU,
     GpuShare,
     share_of_template,
 )

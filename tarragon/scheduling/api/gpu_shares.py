@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tarragon.base.resources import Resources, vgpu_memory, vgpu_share
+from tarragon.base.resources import WHOLE_GPU, Resources, vgpu_memory, vgpu_share
 
-WHOLE_GPU = 1000
-"""A whole GPU in the unit of `VgpuShare.request`."""
 HELD_BY_ANCHOR = 1
 """What the pod that holds a GPU for those that share it takes of the vGPU: the smallest amount there is. It takes no
 share from the others, but while it is there, no pod can have the GPU whole.

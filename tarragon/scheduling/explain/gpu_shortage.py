@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tarragon.base.quantity import format_bytes, format_decimal
-from tarragon.base.resources import NVIDIA_GPU
+from tarragon.base.resources import GPU_MEMORY_LABEL, WHOLE_GPU
 from tarragon.job.places import describe_place, vgpu_place
 from tarragon.scheduling.api.decision import WaitCause
-from tarragon.scheduling.api.gpu_shares import WHOLE_GPU, VgpuShare
+from tarragon.scheduling.api.gpu_shares import VgpuShare
 from tarragon.scheduling.api.snapshot import Demand
 from tarragon.scheduling.state.gpus_left import FREE, GpusLeft
 from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.ledger import NodeLedger
 
-GPU_MEMORY_LABEL = f"{NVIDIA_GPU}.memory"
-"""The label by which nodes say how much memory their GPUs have, as in `kube.scheduling.gpu_shares`."""
 MAX_NODES_TO_NAME_BEST = 20
 """On more nodes, messages leave out which GPU has most left: that may change with every pod."""
 

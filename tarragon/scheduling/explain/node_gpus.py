@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tarragon.base.resources import GPU_MEMORY, NVIDIA_GPU, Resources, vgpu_memory, vgpu_share
-from tarragon.scheduling.api.gpu_shares import WHOLE_GPU, VgpuShare
+from tarragon.base.resources import GPU_MEMORY, NVIDIA_GPU, WHOLE_GPU, Resources, vgpu_memory, vgpu_share
+from tarragon.scheduling.api.gpu_shares import VgpuShare
 from tarragon.scheduling.api.snapshot import NodeState
 from tarragon.scheduling.state.vgpus import FULL, ONE_GPU, left_of
 

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tarragon.base.resources import CPU, MEMORY
-from tarragon.scheduling.api.gpu_shares import WHOLE_GPU
+from tarragon.base.resources import CPU, MEMORY, WHOLE_GPU
 from tarragon.scheduling.state.cutting_stock import GRID, part_values
 from tarragon.scheduling.state.inventory import Layout, ScoreArray
 from tarragon.scheduling.state.node_requests import Amounts, NodeRequest

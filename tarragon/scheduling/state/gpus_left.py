@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tarragon.scheduling.api.gpu_shares import WHOLE_GPU, VgpuShare
+from tarragon.base.resources import WHOLE_GPU
+from tarragon.scheduling.api.gpu_shares import VgpuShare
 from tarragon.scheduling.state.vgpus import ONE_GPU, VgpuColumns, left_of, memory_of_gpus
 
 Amounts = npt.NDArray[np.int64]

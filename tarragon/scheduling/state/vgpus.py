@@ -15,8 +15,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tarragon.base.resources import GPU_MEMORY, NVIDIA_GPU, vgpu_memory, vgpu_share
-from tarragon.scheduling.api.gpu_shares import WHOLE_GPU, VgpuShare
+from tarragon.base.resources import GPU_MEMORY, NVIDIA_GPU, WHOLE_GPU, vgpu_memory, vgpu_share
+from tarragon.scheduling.api.gpu_shares import VgpuShare
 
 SHAREABLE_GPUS = f"{NVIDIA_GPU}/shareable"
 """The resource with the GPUs of a node that pods may share: all of them, or none."""

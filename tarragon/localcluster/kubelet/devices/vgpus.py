@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from tarragon.kube.scheduling.gpu_shares import WHOLE_GPU, GpuShare
+from tarragon.base.resources import WHOLE_GPU
+from tarragon.kube.scheduling.gpu_shares import GpuShare
 from tarragon.localcluster.kubelet.devices.devices import PRETENDED_NOTE
 
 _UNITS = {"Gi": 2**30, "Mi": 2**20, "Ki": 2**10}

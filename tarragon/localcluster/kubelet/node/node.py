@@ -18,13 +18,13 @@ import structlog
 import tarragon
 from tarragon.base.clock import Clock
 from tarragon.base.quantity import format_milli
-from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS, Resources
+from tarragon.base.resources import CPU, GPU_MEMORY_LABEL, MEMORY, NVIDIA_GPU, PODS, Resources
 from tarragon.client.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from tarragon.client.port import Client
 from tarragon.kube.codec import format_time
 from tarragon.kube.core import NODES
 from tarragon.kube.meta import Key
-from tarragon.kube.scheduling.gpu_shares import GPU_MEMORY_LABEL, GPU_PRODUCT_LABEL, gpu_memory
+from tarragon.kube.scheduling.gpu_shares import GPU_PRODUCT_LABEL, gpu_memory
 from tarragon.kube.scheduling.gpu_sharing import GPU_SHARING_LABEL, GpuSharing
 from tarragon.kube.scheduling.node_resources import HOST_PORTS, OVERCOMMIT_ANNOTATION
 from tarragon.localcluster.kubelet.base.downward import LOOPBACK
