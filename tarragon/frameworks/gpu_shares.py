@@ -15,21 +15,11 @@ DRAGON_ANNOTATION = "DRAGON_KUBESHARE"
 nothing, neither as an annotation of a job nor as a variable of its containers.
 """
 
-UNSUPPORTED_CONSTRAINTS = tuple(
-    f"kubeshare/{name}" for name in ("GPUID", "sched_affinity", "sched_anti-affinity", "sched_exclusion")
-)
-"""Which pods may share a GPU: the scheduler does not know such constraints, and must not ignore them."""
-
 
 def gpu_shares(job: TrainingJob) -> Iterator[Problem]:
     """Report every fault in the requests of the pod templates for shares of GPUs."""
     for group in job.replica_specs:
         yield from share_problems(f"{group.field_path}.template", group.template)
-        annotations = group.template.get("metadata", {}).get("annotations") or {}
-        for name in UNSUPPORTED_CONSTRAINTS:
-            if annotations.get(name):
-                path = join_path(f"{group.field_path}.template.metadata.annotations", name)
-                yield Problem(path, "is not supported yet", "remove it: the scheduler chooses the GPU")
 
 
 def job_has_no_gpu_share(job: TrainingJob) -> Iterator[Problem]:

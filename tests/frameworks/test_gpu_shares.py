@@ -209,9 +209,9 @@ def test_marks_anywhere_decide_only_whether_the_job_is_valid(marks: list[tuple[i
     assert found.partial_job.requested_size() == job_of(job_of_all_types()).requested_size()
 
 
-@pytest.mark.parametrize("name", ["GPUID", "sched_affinity", "sched_anti-affinity", "sched_exclusion"])
-def test_constraints_that_the_scheduler_does_not_know_are_reported(name: str) -> None:
-    found = problems(with_worker(shared({**SHARE, f"kubeshare/{name}": "abcde"})))
+def test_constraints_on_who_shares_the_gpu_are_accepted() -> None:
+    constraints = {"GPUID": "abcde", "sched_affinity": "a", "sched_anti-affinity": "b", "sched_exclusion": "c"}
 
-    path = f'{WORKER}.metadata.annotations["kubeshare/{name}"]'
-    assert found == [f"{path}: is not supported yet; remove it: the scheduler chooses the GPU"]
+    assert not problems(
+        with_worker(shared({**SHARE, **{f"kubeshare/{name}": each for name, each in constraints.items()}}))
+    )

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from tarragon.base.gpu_constraints import GpuConstraints, is_mark, mark_names
 from tarragon.base.resources import (
     GPU_MEMORY,
     NVIDIA_GPU,
@@ -53,6 +54,11 @@ def shared_gpus(number: int, memory: int = 16) -> Resources:
     """What a node with GPUs that may be shared has. Each has so many GiB of memory."""
     none = {name(index): 0 for name in (vgpu_share, vgpu_memory) for index in range(number)}
     return {**gpus(number), GPU_MEMORY: memory * GIB, **none}
+
+
+def with_marks(capacity: Resources, anti_affinities: Iterable[str] = ()) -> Resources:
+    """What the node has if there are pods with constraints on those with whom they share a GPU."""
+    return {**capacity, **dict.fromkeys(mark_names(capacity[NVIDIA_GPU] // 1000, anti_affinities), 0)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +135,8 @@ class Rounds:
         """One round."""
         snapshot = self.snapshot()
         decided = self.policy(snapshot, self.memory)
-        assert not validate_decisions(snapshot, decided).violations
+        violations = validate_decisions(snapshot, decided).violations
+        assert not violations, violations
         about = [decision for decision in decided if not isinstance(decision, RequeueAt)]
         later = [decision.at for decision in decided if isinstance(decision, RequeueAt)]
         assert all(at > self.now for at in later), "to decide again in the past is to decide for ever"
@@ -172,6 +179,7 @@ class Rounds:
         leaving: dict[str, list[Resources]] = {}
         for _, node, amounts in self._releasing:
             leaving.setdefault(node, []).append(amounts)
+        check_constraints(self.sharing())
         states = []
         for name, capacity in sorted(self.nodes.items()):
             releasing = add_resources(leaving.get(name, []))
@@ -187,6 +195,17 @@ class Rounds:
             rules=self.rules,
         )
 
+    def sharing(self) -> dict[str, list[GpuConstraints]]:
+        """The constraints of the replicas that share GPUs, by place."""
+        found: dict[str, list[GpuConstraints]] = {}
+        for run in self.running.values():
+            share_of = {demand.type: demand.share for demand in run.job.demands}
+            for replica, place in run.nodes.items():
+                share = share_of[replica.type]
+                if share is not None:
+                    found.setdefault(place, []).append(share.constraints)
+        return found
+
     def size(self, name: str) -> int:
         """How many workers it has."""
         return sum(replica.type == WORKER for replica in self.running[name].nodes)
@@ -201,7 +220,8 @@ class Rounds:
         card = self.nodes[node_of(place)][GPU_MEMORY]
         memory = card * demand.share.request // 1000 if demand.share.memory is None else demand.share.memory
         share = {vgpu_share(number): demand.share.request * 1000, vgpu_memory(number): memory}
-        return {**{name: amount for name, amount in demand.resources.items() if name != NVIDIA_GPU}, **share}
+        marks = demand.share.constraints.marks(number, demand.share.request)
+        return {**{name: amount for name, amount in demand.resources.items() if name != NVIDIA_GPU}, **share, **marks}
 
     def _take(self, free: dict[str, Resources], place: str, amounts: Resources) -> None:
         node = node_of(place)
@@ -308,12 +328,27 @@ def check_not_oversold(name: str, capacity: Resources, free: Resources) -> None:
     """Of each GPU, no more than all of it is held, by one pod or by several that share it."""
     vgpus = range(capacity.get(NVIDIA_GPU, 0) // 1000)
     parts = {name(number) for name in (vgpu_share, vgpu_memory) for number in vgpus}
-    assert all(amount >= 0 for resource, amount in free.items() if resource not in parts), f"{name} is oversold: {free}"
+    whole = {resource: amount for resource, amount in free.items() if resource not in parts and not is_mark(resource)}
+    assert all(amount >= 0 for amount in whole.values()), f"{name} is oversold: {free}"
     assert all(1_000_000 + free.get(vgpu_share(number), 0) >= 0 for number in vgpus), f"{name} shares too much: {free}"
     memory = capacity.get(GPU_MEMORY, 0)
     assert all(memory + free.get(vgpu_memory(number), 0) >= 0 for number in vgpus), f"{name} lacks memory: {free}"
     used = sum(free.get(vgpu_share(number), 0) < 0 for number in vgpus)
     assert used * 1000 <= free.get(NVIDIA_GPU, 0), f"{name} has given GPUs away twice: {free}"
+
+
+def check_constraints(sharing: Mapping[str, Sequence[GpuConstraints]]) -> None:
+    """Nobody shares a GPU with whom one of them must not."""
+    gpu_of: dict[tuple[str, str], str] = {}
+    for place, users in sharing.items():
+        assert len({user.exclusion for user in users}) == 1, f"not all of {place} have the same exclusion: {users}"
+        assert len({user.affinity for user in users} - {""}) <= 1, f"{place} has two affinities: {users}"
+        assert len({user.gpu_id for user in users} - {""}) <= 1, f"{place} has two GPUIDs: {users}"
+        apart = Counter(user.anti_affinity for user in users if user.anti_affinity)
+        assert set(apart.values()) <= {1}, f"two with the same anti-affinity share {place}: {users}"
+        for gpu_id in {user.gpu_id for user in users} - {""}:
+            other = gpu_of.setdefault((node_of(place), gpu_id), place)
+            assert other == place, f"both {place} and {other} are {gpu_id}"
 
 
 def _check_size(job: Job, nodes: Mapping[Replica, str]) -> None:

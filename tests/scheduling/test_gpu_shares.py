@@ -164,25 +164,32 @@ PARTS = st.one_of(
     st.none(),
     st.builds(VgpuShare, st.integers(1, 1000), st.one_of(st.none(), st.integers(0, 18).map(lambda gib: gib * GIB))),
 )
-SHARING_JOBS = st.lists(
-    st.fixed_dictionaries(
-        {
-            "least": st.integers(0, 3),
-            "more": st.integers(0, 3),
-            "idle": st.integers(0, 2),
-            "share": PARTS,
-            "chief": PARTS,
-            "chiefs": st.integers(0, 1),
-            "servers": st.integers(0, 1),
-            "length": st.integers(1, 90),
-            "priority": st.sampled_from([0, 0, 0, 5, 10]),
-            "queue": st.sampled_from(["a", "b", "c"]),
-            "preempts": st.booleans(),
-            "after": st.integers(0, 40),
-        }
-    ),
-    max_size=9,
-)
+
+
+def jobs_with(parts: st.SearchStrategy[VgpuShare | None]) -> st.SearchStrategy[list[dict[str, object]]]:
+    """Facts about jobs whose workers and chiefs need such parts of GPUs, or whole ones."""
+    return st.lists(
+        st.fixed_dictionaries(
+            {
+                "least": st.integers(0, 3),
+                "more": st.integers(0, 3),
+                "idle": st.integers(0, 2),
+                "share": parts,
+                "chief": parts,
+                "chiefs": st.integers(0, 1),
+                "servers": st.integers(0, 1),
+                "length": st.integers(1, 90),
+                "priority": st.sampled_from([0, 0, 0, 5, 10]),
+                "queue": st.sampled_from(["a", "b", "c"]),
+                "preempts": st.booleans(),
+                "after": st.integers(0, 40),
+            }
+        ),
+        max_size=9,
+    )
+
+
+SHARING_JOBS = jobs_with(PARTS)
 NODES = st.lists(st.integers(0, 3), min_size=1, max_size=4)
 
 

@@ -69,7 +69,7 @@ def shortage_lines(short: Shortage) -> Iterator[str]:
         for node in found.nodes:
             yield _node_line(node, short)
             yield from (f"  {line}" for line in _vgpu_lines(node, short))
-        if not found.lacking and found.nodes:
+        if not found.lacking and found.nodes and not any(node.barred_by for node in found.nodes):
             where = "on one GPU" if all(_lacks_gpu_part(node) for node in found.nodes) else "on the same nodes"
             yield f"there is enough in total, but not together {where}"
     yield from refusing_nodes_lines(short)
@@ -130,7 +130,8 @@ def _node_line(node: NodeShortage, short: Shortage) -> str:
     if GPU_MEMORY in node.lacking and node.gpus is not None and not node.gpus.memory:
         return f"node {node.name} {room}: it does not say how much memory its GPUs have (label {GPU_MEMORY_LABEL})"
     where = " on one GPU" if GPU_MEMORY in node.lacking else ""
-    return f"node {node.name} {room}: {free} free{where}{holders_text}{ending_text}"
+    barred = f", but no GPU that {node.barred_by} permits" if node.barred_by else ""
+    return f"node {node.name} {room}: {free} free{where}{barred}{holders_text}{ending_text}"
 
 
 def _lacks_gpu_part(node: NodeShortage) -> bool:
@@ -213,6 +214,7 @@ def shortage_fields(short: Shortage) -> Json:
                 "has": _texts(node.capacity),
                 "free": _texts(node.free),
                 "lacking": _texts(node.lacking),
+                **({"barredBy": node.barred_by} if node.barred_by else {}),
                 "heldBy": holders_fields(short.holders.get(node.name, ())),
                 **({} if node.gpus is None else {"vgpus": _vgpu_fields(node.gpus, short.holders.get(node.name, ()))}),
             }

@@ -15,6 +15,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from tarragon.base.errors import Problem
+from tarragon.base.gpu_constraints import UNCONSTRAINED, GpuConstraints
 from tarragon.base.quantity import parse_milli
 from tarragon.base.resources import GPU_MEMORY_LABEL, NVIDIA_GPU, WHOLE_GPU
 from tarragon.kube.core import Container, Pod
@@ -41,14 +42,8 @@ class GpuShare:
     """The most that the pod may use, `request` to 1000."""
     memory: int | None = None
     """Bytes of the GPU's memory; None for the same part of the memory as `request` is of the GPU."""
-    vgpu: str = ""
-    """KubeShare's GPUID, if the user has set it: pods with the same one on a node share a GPU."""
-    affinity: str = ""
-    """kubeshare/sched_affinity: only GPUs of pods with the same value, or an unused one."""
-    anti_affinity: str = ""
-    """kubeshare/sched_anti-affinity: no GPU of a pod with the same value."""
-    exclusion: str = ""
-    """kubeshare/sched_exclusion: all pods of a GPU have the same value, which may be empty."""
+    constraints: GpuConstraints = UNCONSTRAINED
+    """With whom the pod may share the GPU."""
     model: str = ""
     """sharedgpu/gpu_model: the model of the GPU, as in the node's label `nvidia.com/gpu.product`."""
 
@@ -334,10 +329,7 @@ def _read_kubeshare_1(annotations: FieldReader) -> GpuShare | None:
         request=bounds[0],
         limit=bounds[1],
         memory=amount,
-        vgpu=number,
-        affinity=affinity,
-        anti_affinity=anti_affinity,
-        exclusion=exclusion,
+        constraints=GpuConstraints(gpu_id=number, affinity=affinity, anti_affinity=anti_affinity, exclusion=exclusion),
     )
 
 

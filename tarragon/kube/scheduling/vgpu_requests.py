@@ -45,7 +45,7 @@ def vgpu_request(share: GpuShare, number: int) -> Resources:
         if share.memory is None
         else {vgpu_memory(number): share.memory * 1000}
     )
-    return {vgpu_share(number): share.request * 1000, **memory}
+    return {vgpu_share(number): share.request * 1000, **memory, **share.constraints.marks(number, share.request)}
 
 
 def with_memory_parts(amounts: Resources, gpu_memory: int) -> Resources:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tarragon.base.gpu_constraints import UNCONSTRAINED, GpuConstraints
 from tarragon.base.resources import WHOLE_GPU, Resources, vgpu_memory, vgpu_share
 
 HELD_BY_ANCHOR = 1
 """What the pod that holds a GPU for those that share it takes of the vGPU: the smallest amount there is. It takes no
 share from the others, but while it is there, no pod can have the GPU whole.
 """
+
+
+def claims_of(share: VgpuShare | None) -> int:
+    """The `GpuConstraints.claims` of a share; 0 without one."""
+    return 0 if share is None else share.constraints.claims
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +26,8 @@ class VgpuShare:
     """Thousandths of the GPU, from 1 to 1000."""
     memory: int | None = None
     """Memory in thousandths of bytes; None for the same part of the memory as of the GPU."""
+    constraints: GpuConstraints = UNCONSTRAINED
+    """With whom it may share the GPU."""
 
     def memory_of(self, gpu_memory: int) -> int:
         """Return the memory that a replica takes of a GPU with this much, both in thousandths of bytes."""
@@ -27,4 +35,8 @@ class VgpuShare:
 
     def amounts(self, number: int, gpu_memory: int) -> Resources:
         """Return what a replica takes of the vGPU with this number."""
-        return {vgpu_share(number): self.request * 1000, vgpu_memory(number): self.memory_of(gpu_memory)}
+        return {
+            vgpu_share(number): self.request * 1000,
+            vgpu_memory(number): self.memory_of(gpu_memory),
+            **self.constraints.marks(number, self.request),
+        }

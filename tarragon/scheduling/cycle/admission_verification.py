@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.job.places import node_of, vgpu_of
+from tarragon.job.places import describe_place, node_of, vgpu_of
+from tarragon.scheduling.api.gpu_shares import claims_of
 from tarragon.scheduling.api.snapshot import Demand, RunningGang, Snapshot
 from tarragon.scheduling.cycle.shares import QueueUsage
 from tarragon.scheduling.explain import wait_messages
@@ -79,18 +80,25 @@ class AdmissionVerifier:
         """Take all assignments from the ledger, or none if one of them is not possible."""
         demands = _demands(claim)
         taken: dict[Replica, str] = {}
-        for replica, place in claim.added.items():
+        for replica, place in sorted(claim.added.items(), key=lambda item: -claims_of(demands[item[0].type].share)):
             demand = demands[replica.type]
             unusable = self._unusable(replica, place, demand)
             if unusable and claim.had_pods:
                 continue
             amounts = self._ledger.nodes.amounts_at(place, demand)
-            if unusable or not self._ledger.fits(place, amounts):
+            fault = unusable or self._shortage(replica, place, demand, amounts)
+            if fault:
                 self._ledger.release_all(taken, claim.gang.demands)
-                yield unusable or f"node {node_of(place)} has no room for {replica}"
+                yield fault
                 return
             self._ledger.take(place, amounts)
             taken[replica] = place
+
+    def _shortage(self, replica: Replica, place: str, demand: Demand, amounts: Resources) -> str:
+        if not self._ledger.fits(place, amounts):
+            return f"node {node_of(place)} has no room for {replica}"
+        is_permitted = demand.share is None or self._ledger.permits(place, demand.share)
+        return "" if is_permitted else f"{replica} may not share {describe_place(place)} with its pods"
 
     def _unusable(self, replica: Replica, place: str, demand: Demand) -> str:
         node = node_of(place)

@@ -16,10 +16,10 @@ from tarragon.base.resources import GPU_MEMORY, NVIDIA_GPU, Resources, fits, vgp
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.places import node_of, vgpu_of
 from tarragon.scheduling.api.decision import Admit, Decision, Defer, Evict, GangDecision, RequeueAt, Resize
-from tarragon.scheduling.api.gpu_shares import HELD_BY_ANCHOR
+from tarragon.scheduling.api.gpu_shares import HELD_BY_ANCHOR, VgpuShare, claims_of
 from tarragon.scheduling.api.snapshot import Demand, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.state.inventory import Inventory
-from tarragon.scheduling.state.vgpus import ONE_GPU
+from tarragon.scheduling.state.vgpus import ONE_GPU, users_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class _Remaining:
     def _assignment_faults(self, nodes: Mapping[Replica, str], demands: Mapping[ReplicaType, Demand]) -> Iterator[str]:
         """Take all assignments from what is left, or none if one of them is not possible."""
         taken: list[tuple[str, Resources]] = []
-        for replica, place in nodes.items():
+        for replica, place in sorted(nodes.items(), key=lambda item: -_claims(demands.get(item[0].type))):
             demand = demands.get(replica.type)
             fault = self._assignment_fault(replica, place, demand)
             if demand is None or fault is not None:
@@ -175,20 +175,38 @@ class _Remaining:
             return None if fits(demand.resources, whole) else f"{node} has no room for {replica}"
         if demand.share is None or number is None:
             return f"{replica} needs {'no' if demand.share is None else 'a'} vGPU, but would be on {place}"
-        amounts = self._inventory.amounts_at(place, demand)
-        return None if _has_room_on_vgpu(amounts, free, number) else f"{place} has no room for {replica}"
+        if not _has_room_on_vgpu(self._inventory.amounts_at(place, demand), free, number):
+            return f"{place} has no room for {replica}"
+        return None if _may_share(demand.share, free, number) else f"{replica} may not share {place} with its pods"
 
 
 def _has_room_on_vgpu(amounts: Resources, free: Resources, number: int) -> bool:
     """Whether a node has room for these amounts, of which its vGPU with this number has to give some."""
     share, memory = vgpu_share(number), vgpu_memory(number)
+    others = {name: amount for name, amount in amounts.items() if not name.startswith(f"{NVIDIA_GPU}/")}
     gpus = len({*_open_vgpus(free), number}) * ONE_GPU
     return (
-        fits({name: amount for name, amount in amounts.items() if name not in {share, memory}}, free)
+        fits(others, free)
         and amounts[share] <= ONE_GPU * 1000 + free.get(share, 0) + HELD_BY_ANCHOR
         and amounts[memory] <= free.get(GPU_MEMORY, 0) + free.get(memory, 0)
         and gpus <= free.get(NVIDIA_GPU, 0)
     )
+
+
+def _claims(demand: Demand | None) -> int:
+    return 0 if demand is None else claims_of(demand.share)
+
+
+def _may_share(share: VgpuShare, free: Resources, number: int) -> bool:
+    """Whether the share's constraints permit those that it would share this vGPU with."""
+    constraints = share.constraints
+
+    def mark(name: str) -> int:
+        return -free.get(name, 0)
+
+    chosen = [other for other in _open_vgpus(free) if constraints.gpu_id and constraints.has_gpu_id(other, mark)]
+    users = users_of(free.get(vgpu_share(number), 0))
+    return bool(constraints.permit(number, users, mark)) and (not chosen or chosen == [number])
 
 
 def _open_vgpus(free: Resources) -> set[int]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+from tarragon.base.gpu_constraints import UNCONSTRAINED, GpuConstraints
 from tarragon.base.quantity import format_bytes, format_decimal
 from tarragon.base.resources import GPU_MEMORY_LABEL, WHOLE_GPU
 from tarragon.job.places import describe_place, vgpu_place
@@ -21,17 +23,33 @@ MAX_NODES_TO_NAME_BEST = 20
 
 def gpu_shortage(demand: Demand, ledger: NodeLedger) -> str:
     """Say why the GPUs have no room for the demand's minimum size now; empty if they have."""
-    share, gpus = demand.share, ledger.gpus_left(ledger.requests.of(demand))
+    request = ledger.requests.of(demand)
+    share, gpus = demand.share, ledger.gpus_left(request)
     if share is None or gpus is None or not demand.minimum:
         return ""
-    room = gpus.room(share)
-    if room >= demand.minimum:
+    permitted, room = ledger.gpu_room(request), gpus.room(replace(share, constraints=UNCONSTRAINED))
+    if permitted >= demand.minimum:
         return ""
+    if permitted < room:
+        return _barred(demand, share, permitted)
     if room:
         replicas = f"{demand.minimum} {demand.type.lower()}s"
         return f"GPUs have room for {room} of {replicas}; no other GPU has {share_text(share)} left"
     names = ledger.nodes.names if len(ledger.nodes.names) <= MAX_NODES_TO_NAME_BEST else ()
     return _nowhere_left(share, gpus, names)
+
+
+def barring_text(constraints: GpuConstraints) -> str:
+    """Say which constraints bar a pod from a GPU: its own, or else those of the pods there."""
+    return " and ".join(constraints.names) or "kubeshare/sched_exclusion of other pods"
+
+
+def _barred(demand: Demand, share: VgpuShare, permitted: int) -> str:
+    barring = barring_text(share.constraints)
+    if not permitted:
+        return f"GPUs have {share_text(share)} left, but none that {barring} permits"
+    replicas = f"{demand.minimum} {demand.type.lower()}s"
+    return f"with {barring}, GPUs have room for {permitted} of {replicas}"
 
 
 class LastingShortage(NamedTuple):
@@ -68,9 +86,10 @@ def _shortage_when_empty(demand: Demand, share: VgpuShare, gpus: GpusLeft, whose
     if room:
         need = f"{format_decimal(share.request)} of one"
         need = need if share.memory is None else f"{need} and {format_bytes(share.memory)} of its memory"
-        replicas = f"{demand.minimum} {demand.type.lower()}s"
+        replicas, names = f"{demand.minimum} {demand.type.lower()}s", " and ".join(share.constraints.names)
+        barring = f" with {names}" if names and gpus.room(replace(share, constraints=UNCONSTRAINED)) > room else ""
         return LastingShortage(
-            f"even when empty, the GPUs of {whose} have room for {room} of {replicas}, which need {need} each"
+            f"even when empty, the GPUs of {whose} have room for {room} of {replicas}, which need {need} each{barring}"
         )
     memory, largest = format_bytes(share.memory or 0), int(gpus.total_memory.max())
     if not largest:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tarragon.base.resources import GPU_MEMORY, NVIDIA_GPU, Resources, add_resources, shortage
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot
+from tarragon.scheduling.explain.gpu_shortage import barring_text
 from tarragon.scheduling.explain.node_gpus import NodeGpus, with_fractions
 from tarragon.scheduling.explain.projected_cluster import allocation_by_node
 from tarragon.scheduling.placement.fit import is_feasible
@@ -39,6 +40,8 @@ class NodeShortage:
     releasing: Resources
     gpus: NodeGpus | None = None
     """Its GPUs, if the replica needs any of them and they may be shared."""
+    barred_by: str = ""
+    """The constraints because of which the replica may not share a GPU there that has enough left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +151,9 @@ def _node_shortage(demand: Demand, node: NodeState, room: int) -> NodeShortage:
         lacking=lacking,
         releasing=_requested_only(demand, with_fractions(node.releasing)),
         gpus=gpus,
+        barred_by=""
+        if room or lacking or gpus is None or demand.share is None
+        else barring_text(demand.share.constraints),
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tarragon.scheduling.api.gpu_shares import claims_of
 from tarragon.scheduling.api.snapshot import Demand
 from tarragon.scheduling.placement.node_choice import RowShare, choose_rows, nearest
 from tarragon.scheduling.state.inventory import ScoreArray
@@ -44,13 +45,15 @@ class ReplicaBatch:
 
 
 def replica_batches(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLedger) -> list[ReplicaBatch]:
-    """The demands with any replicas, the scarcest first: they decide where the others can be."""
+    """The demands with any replicas, the scarcest first: they decide where the others can be. Those that need an unused
+    GPU come before all who could join them there.
+    """
     wants: list[ReplicaBatch] = []
     for position, (demand, count) in enumerate(zip(demands, counts, strict=True)):
         if count:
             request = ledger.requests.of(demand)
             wants.append(ReplicaBatch(demand, request, count, position, request.weight))
-    return sorted(wants, key=lambda want: (-want.weight, want.position))
+    return sorted(wants, key=lambda want: (-claims_of(want.request.share), -want.weight, want.position))
 
 
 def pack(demands: Sequence[Demand], counts: Sequence[int], ledger: NodeLedger) -> Packing | None:

@@ -93,10 +93,13 @@ class GpusLeft:
         return memory_of_gpus(share, self.total_memory)
 
     def room(self, share: VgpuShare) -> int:
-        """Return how many times a share fits."""
+        """Return how many times a share fits, if the pods that share these GPUs are all permitted company."""
         fitting = self.with_left(share.request)
         if not len(fitting):
             return 0
         needed = fitting.needed_memory(share)
         by_memory = np.where(needed > 0, fitting.memory // np.maximum(needed, 1), WHOLE_GPU)
-        return int((np.minimum(fitting.left // share.request, by_memory) * fitting.counts).sum())
+        times = np.minimum(fitting.left // share.request, by_memory)
+        if share.constraints.anti_affinity:
+            times = np.minimum(times, 1)
+        return int((times * (1 if share.constraints.gpu_id else fitting.counts)).sum())

@@ -13,6 +13,7 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 
+from tarragon.base.gpu_constraints import is_mark, mark_names
 from tarragon.base.resources import CPU, GPU_MEMORY, MEMORY, NVIDIA_GPU, Resources, vgpu_memory, vgpu_share
 from tarragon.job.model import Replica
 from tarragon.job.places import vgpu_of, vgpu_place
@@ -258,7 +259,9 @@ def _resources_of(states: Iterable[NodeState]) -> tuple[str, ...]:
     names = {name for state in states for amounts in (state.capacity, state.free, state.releasing) for name in amounts}
     numbers = range(_vgpu_count(names))
     if numbers:
+        marks = mark_names(len(numbers), ()) if any(map(is_mark, names)) else ()
         names |= {
+            *marks,
             NVIDIA_GPU,
             UNSHARED_GPUS,
             SHAREABLE_GPUS,

@@ -13,7 +13,8 @@ import numpy as np
 
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica
-from tarragon.job.places import vgpu_place
+from tarragon.job.places import vgpu_of, vgpu_place
+from tarragon.scheduling.api.gpu_shares import VgpuShare
 from tarragon.scheduling.api.snapshot import Demand, NodeState
 from tarragon.scheduling.state.capacity_index import RequestTotals
 from tarragon.scheduling.state.gpu_worth import GpuWorth
@@ -303,6 +304,20 @@ class NodeLedger:
         needed = self._row(wanted)
         return row is not None and needed is not None and bool(self._has_room(np.array([row]), needed[np.newaxis]))
 
+    def gpu_room(self, request: NodeRequest) -> int:
+        """How many replicas with a share the GPUs take in total, whatever else they request."""
+        vgpus = self.nodes.layout.vgpus
+        if vgpus is None or request.share is None:
+            return 0
+        return int(vgpus.room(request.share, lambda column: self._free[:, column])[request.mask].sum())
+
+    def permits(self, place: str, share: VgpuShare) -> bool:
+        """Whether the share's constraints permit to join the pods on this vGPU."""
+        vgpus, number = self.nodes.layout.vgpus, vgpu_of(place)
+        if vgpus is None or number is None or not vgpus.can_mark(share.constraints):
+            return False
+        return vgpus.permits(share, self._free[self.nodes.row_of[place]].tolist(), number)
+
     def take(self, node: str, wanted: Resources) -> None:
         """Take resources. Raises ValueError if they do not fit, which means that the caller has not checked `fits`."""
         needed = self._row(wanted)
@@ -393,7 +408,7 @@ class NodeLedger:
         is_short = (left < 0) & (amounts > 0)
         if vgpus is None:
             return not is_short.any()
-        is_short[:, [*vgpus.shares, *vgpus.memories]] = False
+        is_short[:, list(vgpus.used)] = False
         needs_vgpu = (amounts[:, list(vgpus.shares)] > 0).any(axis=1)
         return not is_short.any() and all(
             vgpus.is_sound(free, taken)

@@ -119,4 +119,7 @@ class RequestTable:
 
 
 def _is_possible(share: VgpuShare, layout: Layout) -> bool:
-    return layout.vgpus is not None and (share.memory is None or share.memory <= MAX_AMOUNT)
+    vgpus = layout.vgpus
+    return (
+        vgpus is not None and (share.memory is None or share.memory <= MAX_AMOUNT) and vgpus.can_mark(share.constraints)
+    )

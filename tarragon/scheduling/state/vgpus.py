@@ -4,17 +4,20 @@ Each vGPU has two columns, its share and its memory, with what pods hold of it a
 that nobody uses. So all amounts of a table can be added up, as those of other resources. The first share opens a vGPU,
 and takes a whole GPU from those that are free; the last one closes it. The number of free GPUs is therefore computed
 after each change: those that no pod holds whole, less the open vGPUs.
+
+Where pods have constraints on those with whom they share, their marks are further columns of this kind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from tarragon.base.gpu_constraints import UNCONSTRAINED, GpuConstraints, is_mark
 from tarragon.base.resources import GPU_MEMORY, NVIDIA_GPU, WHOLE_GPU, vgpu_memory, vgpu_share
 from tarragon.scheduling.api.gpu_shares import VgpuShare
 
@@ -53,11 +56,18 @@ class VgpuColumns:
     shares: tuple[int, ...]
     """The columns of the shares, by number of the vGPU."""
     memories: tuple[int, ...]
+    marks: Mapping[str, int] = field(default_factory=dict)
+    """The column of each mark; none if no pod has constraints."""
 
     @property
     def all(self) -> Sequence[int]:
         """The columns on which the room for whole GPUs and for shares depends."""
-        return self.unshared, self.gpu_memory, self.shareable, *self.shares, *self.memories
+        return self.unshared, self.gpu_memory, self.shareable, *self.used
+
+    @property
+    def used(self) -> Sequence[int]:
+        """The columns with what pods hold of vGPUs, as negative numbers."""
+        return *self.shares, *self.memories, *self.marks.values()
 
     @classmethod
     def of(cls, columns: Mapping[str, int]) -> VgpuColumns | None:
@@ -73,7 +83,12 @@ class VgpuColumns:
             columns[SHAREABLE_GPUS],
             shares,
             memories,
+            {name: column for name, column in columns.items() if is_mark(name)},
         )
+
+    def can_mark(self, constraints: GpuConstraints) -> bool:
+        """Whether there is a column for each mark of these constraints."""
+        return self.marks.keys() >= constraints.marks(0, 1).keys()
 
     # ------------------------------------------------------------------------------------------------------- whole GPUs
 
@@ -119,9 +134,10 @@ class VgpuColumns:
         requests = np.array([share.request for share in shares], np.int64)
         memory = np.stack([memory_of_gpus(share, gpu_memory) for share in shares])
         limits = np.where(memory > 0, gpu_memory // np.maximum(memory, 1), WHOLE_GPU)
-        total: Amounts = np.minimum(WHOLE_GPU // requests[:, np.newaxis], limits) * (free_gpus // ONE_GPU)
+        on_unused = np.minimum(WHOLE_GPU // requests[:, np.newaxis], limits)
         used = np.stack([column(each) for each in self.shares], axis=1)
         opened = np.flatnonzero((used < 0).any(axis=0)).tolist()
+        times = np.zeros((len(shares), len(used), 0), np.int64)
         if opened:
             used = used[:, opened]
             left = np.where(used < 0, left_of(used), 0)
@@ -133,50 +149,104 @@ class VgpuColumns:
             if needs_memory.any():
                 by_memory = memory_left // np.maximum(memory, 1)[:, :, np.newaxis]
                 times = np.where(needs_memory[:, :, np.newaxis], np.minimum(times, by_memory), times)
-            total += np.maximum(times, 0).sum(axis=2)
+            times = np.maximum(times, 0)
+            if self.marks:
+                marks = self._marks(column)
+                times = times * np.stack(
+                    [UNCONSTRAINED.permit(number, users_of(column(self.shares[number])), marks) for number in opened],
+                    axis=1,
+                )
+        total: Amounts = on_unused * (free_gpus // ONE_GPU) + times.sum(axis=2)
+        for index, share in enumerate(shares):
+            if share.constraints != UNCONSTRAINED:
+                total[index] = self._constrained_room(share, on_unused[index], column)
         # Of a node with less than none, an open vGPU has no GPU yet: it is reserved, or its GPU is lost.
         total[:, (free_gpus < 0) | (column(self.shareable) <= 0)] = 0
+        return total
+
+    def _constrained_room(self, share: VgpuShare, on_unused: Amounts, column: Lookup) -> Amounts:
+        """How many replicas each row takes with the share's constraints, without which a GPU that nobody uses takes
+        `on_unused`.
+        """
+        constraints, marks, free_gpus = share.constraints, self._marks(column), self.free_gpus(column)
+        gpu_memory = column(self.gpu_memory)
+        memory = memory_of_gpus(share, gpu_memory)
+        most = 1 if constraints.anti_affinity else WHOLE_GPU
+        on_unused = np.minimum(on_unused, most)
+        total, largest, on_chosen = (
+            on_unused * (free_gpus // ONE_GPU),
+            on_unused * (free_gpus >= ONE_GPU),
+            on_unused * 0,
+        )
+        is_chosen = np.zeros(len(free_gpus), np.bool_)
+        for number, each in enumerate(self.shares):
+            used = column(each)
+            if not (used < 0).any():
+                continue
+            by_memory = (gpu_memory + column(self.memories[number])) // np.maximum(memory, 1)
+            times = np.minimum(left_of(used) // share.request, np.where(memory > 0, by_memory, WHOLE_GPU))
+            times = times.clip(0, most) * (used < 0) * constraints.permit(number, users_of(used), marks)
+            total, largest = total + times, np.maximum(largest, times)
+            if constraints.gpu_id:
+                has_id = constraints.has_gpu_id(number, marks).astype(np.bool_)
+                is_chosen, on_chosen = is_chosen | has_id, np.where(has_id, times, on_chosen)
+        if constraints.gpu_id:
+            return np.where(is_chosen, on_chosen, largest)
         return total
 
     def times_in(self, share: VgpuShare, free: Sequence[int]) -> int:
         """Do as `room`, for one row as plain numbers."""
         gpu_memory = free[self.gpu_memory]
         memory = share.memory_of(gpu_memory)
-        closed = min(WHOLE_GPU // share.request, gpu_memory // memory if memory else WHOLE_GPU)
         free_gpus = self.free_gpus_in(free)
         if free_gpus < 0 or free[self.shareable] <= 0:
             return 0
-        total = closed * (free_gpus // ONE_GPU)
-        for number in range(len(self.shares)):
-            if free[self.shares[number]] < 0:
-                total += max(0, self._times_on(share, free, number))
-        return total
+        constraints, named = share.constraints, self._with_gpu_id(share, free)
+        most = 1 if constraints.anti_affinity else WHOLE_GPU
+        on_unused = min(WHOLE_GPU // share.request, gpu_memory // memory if memory else WHOLE_GPU, most)
+        times = [
+            max(0, min(most, self._times_on(share, free, number)))
+            for number in named or range(len(self.shares))
+            if free[self.shares[number]] < 0 and self._permits(share, free, number)
+        ]
+        if constraints.gpu_id:
+            return max([0, *times, *([on_unused] if free_gpus >= ONE_GPU and not named else [])])
+        return on_unused * (free_gpus // ONE_GPU) + sum(times)
 
     def choose(self, share: VgpuShare, free: Sequence[int], worth: PartWorth = float) -> int | None:
         """Choose the vGPU of a node for a share: the one that loses least of what its rest is worth. Of equal ones the
         one with least left, and of GPUs that nobody uses the first. None if none takes the share.
+
+        One with pods of the same affinity comes first.
         """
         free_gpus = self.free_gpus_in(free)
         if free_gpus < 0:
             return None
-        found: tuple[float, int, int] | None = None
+        found: tuple[bool, float, int, int] | None = None
         is_unused_seen = free_gpus < ONE_GPU
-        for number, column in enumerate(self.shares[: free[self.shareable] // ONE_GPU]):
-            is_open = free[column] < 0
+        marks = self._marks(free.__getitem__)
+        for number in self._with_gpu_id(share, free) or range(free[self.shareable] // ONE_GPU):
+            is_open = free[self.shares[number]] < 0
             if (not is_open and is_unused_seen) or self._times_on(share, free, number) <= 0:
                 continue
+            if not self._permits(share, free, number):
+                continue
             is_unused_seen |= not is_open
-            left = left_of(free[column]) if is_open else WHOLE_GPU
+            left = left_of(free[self.shares[number]]) if is_open else WHOLE_GPU
             before = worth(left) if is_open else UNUSED_GPU * worth(WHOLE_GPU)
-            loss = before - worth(left - share.request), left, number
+            is_apart = bool(share.constraints.affinity) and not share.constraints.has_affinity(number, marks)
+            loss = is_apart, before - worth(left - share.request), left, number
             if found is None or loss < found:
                 found = loss
-        return None if found is None else found[2]
+        return None if found is None else found[-1]
 
     def take(self, share: VgpuShare, free: list[int], number: int) -> None:
         """Take a share of this vGPU from a row of plain numbers."""
         free[self.shares[number]] -= share.request * 1000
         free[self.memories[number]] -= share.memory_of(free[self.gpu_memory])
+        if self.marks:
+            for name, amount in share.constraints.marks(number, share.request).items():
+                free[self.marks[name]] -= amount
         free[self.free] = self.free_gpus_in(free)
 
     def is_sound(self, free: Sequence[int], taken: Sequence[int]) -> bool:
@@ -196,6 +266,31 @@ class VgpuColumns:
         by_share = left_of(free[self.shares[number]]) // share.request
         return min(by_share, (gpu_memory + free[self.memories[number]]) // memory) if memory else by_share
 
+    # ------------------------------------------------------------------------------------------------------ constraints
+
+    def permits(self, share: VgpuShare, free: Sequence[int], number: int) -> bool:
+        """Whether the share's constraints permit this vGPU of a node, with what is left of it in a row."""
+        named = self._with_gpu_id(share, free)
+        return (not named or number in named) and self._permits(share, free, number)
+
+    def _permits(self, share: VgpuShare, free: Sequence[int], number: int) -> bool:
+        if not self.marks:
+            return True
+        users = users_of(free[self.shares[number]])
+        return bool(share.constraints.permit(number, users, self._marks(free.__getitem__)))
+
+    def _with_gpu_id(self, share: VgpuShare, free: Sequence[int]) -> Sequence[int]:
+        """The vGPU with the share's GPUID, if there is one on the node."""
+        if not share.constraints.gpu_id:
+            return ()
+        marks = self._marks(free.__getitem__)
+        return [number for number in range(len(self.shares)) if share.constraints.has_gpu_id(number, marks)]
+
+    def _marks(self, column: Callable[[int], T]) -> Callable[[str], T]:
+        """Return the sums of marks by name. Of one without a column there are none."""
+        marks, nobody = self.marks, column(self.unshared) * 0
+        return lambda name: -column(marks[name]) if name in marks else nobody
+
 
 def memory_of_gpus(share: VgpuShare, gpu_memory: Amounts) -> Amounts:
     """What a share takes of the memory of each row's GPUs."""
@@ -207,3 +302,8 @@ def memory_of_gpus(share: VgpuShare, gpu_memory: Amounts) -> Amounts:
 def left_of(used: T) -> T:
     """What is left of vGPUs, in thousandths. The pod that holds the GPU for them takes less than one."""
     return (FULL + used + 999) // 1000
+
+
+def users_of(used: T) -> T:
+    """The sum of the requests of those who share vGPUs, in thousandths."""
+    return -used // 1000

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarragon.base.gpu_constraints import GpuConstraints
 from tarragon.kube.core import Pod
 from tarragon.kube.field_reader import INT64
 from tarragon.kube.scheduling.gpu_shares import (
@@ -78,10 +79,14 @@ SHARES: list[tuple[Json, GpuShare]] = [
     (annotated(gpu_request="0.07", gpu_limit=".1"), share(request=70, limit=100)),
     (annotated(gpu_request="0.0001", gpu_limit="0.3333"), share(request=1, limit=334)),
     (annotated(gpu_request="1e-1", gpu_limit="+1."), share(request=100, limit=1000)),
-    (annotated(GPUID="abcde"), share(request=500, limit=1000, vgpu="abcde")),
+    (annotated(GPUID="abcde"), share(request=500, limit=1000, constraints=GpuConstraints(gpu_id="abcde"))),
     (
         annotated(**{"sched_affinity": "red", "sched_anti-affinity": "green", "sched_exclusion": "blue"}),
-        share(request=500, limit=1000, affinity="red", anti_affinity="green", exclusion="blue"),
+        share(
+            request=500,
+            limit=1000,
+            constraints=GpuConstraints(affinity="red", anti_affinity="green", exclusion="blue"),
+        ),
     ),
     (labelled(gpu_request="0.5", gpu_limit="1.0"), share(request=500, limit=1000)),
     (labelled(gpu_limit="0.5"), share(request=1, limit=500)),

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from tarragon.base.resources import WHOLE_GPU
+from tarragon.base.gpu_constraints import UNCONSTRAINED, GpuConstraints
+from tarragon.base.resources import WHOLE_GPU, add_resources
 from tarragon.kube.scheduling.gpu_shares import GpuShare
 from tarragon.localcluster.kubelet.devices.devices import PRETENDED_NOTE
 
@@ -22,7 +23,7 @@ class VgpuPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a pod holds of a vGPU. `pod` is its namespace and name. Checkpoints contain it.
 
     Compute is in thousandths of the GPU. Memory is in bytes, 0 if neither the pod nor the node says how much it is.
-    The last four are those of `GpuShare`, for pods for which the kubelet chooses the vGPU.
+    `constraints` matter for pods for which the kubelet chooses the vGPU.
     """
 
     pod: str
@@ -31,10 +32,7 @@ class VgpuPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     request: int
     limit: int
     memory: int = 0
-    group: str = ""
-    affinity: str = ""
-    anti_affinity: str = ""
-    exclusion: str = ""
+    constraints: GpuConstraints = UNCONSTRAINED
 
 
 class NodeVgpus:
@@ -81,23 +79,23 @@ class NodeVgpus:
             request=share.request,
             limit=share.limit,
             memory=self._memory(share),
-            group=share.vgpu,
-            affinity=share.affinity,
-            anti_affinity=share.anti_affinity,
-            exclusion=share.exclusion,
+            constraints=share.constraints,
         )
 
     def choose(self, share: GpuShare) -> int:
         """The vGPU with the least left that the share fits on, else a new one."""
-        numbers = self.devices
+        devices = self.devices
+        for number in devices:
+            if _has_gpu_id(share, self._held(number)):
+                return number
         fitting = [
             (WHOLE_GPU - sum(part.request for part in self._held(number)), number)
-            for number, device in numbers.items()
-            if _may_join(share, self._held(number)) and not self._shortage(number, share, device)
+            for number, device in devices.items()
+            if _may_join(share, number, self._held(number)) and not self._shortage(number, share, device)
         ]
         if fitting:
             return min(fitting)[1]
-        return next(number for number in range(len(numbers) + 1) if number not in numbers)
+        return next(number for number in range(len(devices) + 1) if number not in devices)
 
     def table(self) -> str | None:
         """The vGPUs as JSON, with their GPUs and what each pod holds in thousandths; None if there are none."""
@@ -128,15 +126,17 @@ class NodeVgpus:
         return ""
 
 
-def _may_join(share: GpuShare, held: Iterable[VgpuPart]) -> bool:
-    """Whether KubeShare's rules let the share onto a GPU with these pods."""
+def _may_join(share: GpuShare, number: int, held: Iterable[VgpuPart]) -> bool:
+    """Whether KubeShare's rules let the share onto a vGPU with these pods."""
     held = list(held)
-    return (
-        (not share.vgpu or share.vgpu in {part.group for part in held})
-        and (not share.affinity or share.affinity in {part.affinity for part in held})
-        and (not share.anti_affinity or share.anti_affinity not in {part.anti_affinity for part in held})
-        and {share.exclusion} == {part.exclusion for part in held}
-    )
+    marks = add_resources(part.constraints.marks(number, part.request) for part in held)
+    used = sum(part.request for part in held)
+    return bool(share.constraints.permit(number, used, lambda name: marks.get(name, 0)))
+
+
+def _has_gpu_id(share: GpuShare, held: Iterable[VgpuPart]) -> bool:
+    gpu_id = share.constraints.gpu_id
+    return bool(gpu_id) and any(part.constraints.gpu_id == gpu_id for part in held)
 
 
 def part_text(part: VgpuPart, memory: int, *, pretended: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
+from tarragon.base.gpu_constraints import UNCONSTRAINED
 from tarragon.base.resources import Resources
 from tarragon.job.model import Decides, ReplicaSpec
 from tarragon.kube.core import Node
@@ -29,6 +30,10 @@ from tarragon.scheduling.api.snapshot import Demand
 Demands = Sequence[Demand]
 MAX_SHARED_DEMANDS = 4096
 """Maximum number of distinct demands that are shared between jobs."""
+
+
+MIN_FORGOTTEN_ANTI_AFFINITIES = 32
+"""So many values of anti-affinity on GPUs are known before those that no job has any more are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,9 @@ class DemandCache:
         """Host ports that some job requests."""
         self.are_gpus_shared = False
         """Whether some job requests a part of a GPU."""
+        self.gpu_anti_affinities: frozenset[str] | None = None
+        """The values of anti-affinity on GPUs; None if no job has constraints on those with whom it shares one."""
+        self._max_anti_affinities = MIN_FORGOTTEN_ANTI_AFFINITIES
         informers.nodes.add_event_handler(self._node_changed)
         for kind_of_storage in informers.storage_caches:
             kind_of_storage.add_event_handler(self._storage_changed)
@@ -71,9 +79,21 @@ class DemandCache:
             demands = self._demands_of_job[candidate.id] = self._demands(candidate)
             self.requested_host_ports |= host_ports(demands)
             self.are_gpus_shared |= any(demand.share is not None for demand in demands)
+            self._add_gpu_constraints(demands)
             if any(demand.ineligible_reason for demand in demands):
                 self._without_nodes.add(candidate.id)
         return demands
+
+    def _add_gpu_constraints(self, demands: Demands) -> None:
+        if all(demand.share is None or demand.share.constraints == UNCONSTRAINED for demand in demands):
+            return
+        known = self.gpu_anti_affinities or frozenset()
+        values = known | _gpu_anti_affinities([demands])
+        if len(values) > self._max_anti_affinities:
+            # Each job may bring a value of its own. Those of jobs that are gone would accumulate over months.
+            values = _gpu_anti_affinities(self._demands_of_job.values())
+            self._max_anti_affinities = max(MIN_FORGOTTEN_ANTI_AFFINITIES, 2 * len(values))
+        self.gpu_anti_affinities = values
 
     def satisfies_affinity(self, candidate: Candidate, places: Assignments) -> bool:
         """Whether pod affinity still allows these nodes after other jobs' decisions in the same cycle."""
@@ -201,7 +221,16 @@ class DemandCache:
 
 def _share_of(template: JsonObject) -> VgpuShare | None:
     share = share_of_template(template)
-    return None if share is None else VgpuShare(share.request, None if share.memory is None else share.memory * 1000)
+    if share is None:
+        return None
+    return VgpuShare(share.request, None if share.memory is None else share.memory * 1000, share.constraints)
+
+
+def _gpu_anti_affinities(jobs: Iterable[Demands]) -> frozenset[str]:
+    shares = (demand.share for demands in jobs for demand in demands)
+    return frozenset(
+        share.constraints.anti_affinity for share in shares if share is not None and share.constraints.anti_affinity
+    )
 
 
 def host_ports(demands: Iterable[Demand]) -> frozenset[str]:

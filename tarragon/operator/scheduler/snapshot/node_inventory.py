@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tarragon.base.gpu_constraints import mark_names
 from tarragon.base.resources import (
     GPU_MEMORY,
     NVIDIA_GPU,
@@ -67,6 +68,8 @@ class NodeInventory:
         self._offers: dict[str, _Offer] = {}
         self._ports: frozenset[str] = frozenset()
         self._are_gpus_shared = False
+        self._anti_affinities: frozenset[str] | None = None
+        """The values of anti-affinity on vGPUs; None if no pod has constraints on those with whom it shares one."""
         self._sharing = {GpuSharing.KUBELET, *([GpuSharing.ANCHOR] if informers.settings.anchor_namespace else [])}
         """How GPUs may be shared in this cluster."""
         self._unavailable: dict[str, NodeState] = {}
@@ -84,6 +87,12 @@ class NodeInventory:
         """From now on, count the vGPUs of each node: until a job needs a part of a GPU, they would only cost time."""
         if not self._are_gpus_shared:
             self._are_gpus_shared = True
+            self._read_anew()
+
+    def mark_gpus(self, anti_affinities: frozenset[str]) -> None:
+        """From now on, count the marks of vGPUs by which constraints are checked, for these values of anti-affinity."""
+        if anti_affinities != self._anti_affinities:
+            self._anti_affinities = anti_affinities
             self._read_anew()
 
     def _read_anew(self) -> None:
@@ -143,7 +152,9 @@ class NodeInventory:
     def _offer(self, node: Node) -> _Offer:
         capacity = capacity_of(node, self._ports)
         return _Offer(
-            capacity={**capacity, **vgpu_capacity(node, capacity)} if self._shares_gpus(node) else capacity,
+            capacity={**capacity, **vgpu_capacity(node, capacity), **self._marks(capacity)}
+            if self._shares_gpus(node)
+            else capacity,
             away=unavailable_reason(node),
             domains=topology_of(node, self._levels),
         )
@@ -166,6 +177,12 @@ class NodeInventory:
         return with_memory_parts(
             add_resources(each.on(name) for each in sums), self._offers[name].capacity.get(GPU_MEMORY, 0)
         )
+
+    def _marks(self, capacity: Resources) -> Resources:
+        """The marks of a node's vGPUs, zero as their shares are."""
+        if self._anti_affinities is None:
+            return {}
+        return dict.fromkeys(mark_names(capacity.get(NVIDIA_GPU, 0) // 1000, self._anti_affinities), 0)
 
     def _shares_gpus(self, node: Node) -> bool:
         return self._are_gpus_shared and gpu_sharing(node) in self._sharing

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
+from tarragon.base.gpu_constraints import is_mark
 from tarragon.base.resources import Resources, fits
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.places import node_of, vgpu_of
@@ -198,7 +199,14 @@ def _fits_successor(candidate: Candidate, replica: Replica, pod: Pod) -> bool:
     """Whether the pod's successor fits into the pod's resources; the template may have changed since."""
     groups = () if candidate.has_invalid_spec else candidate.job.replica_specs
     place = bound_place(pod)
-    return all(fits(replica_request(group, place), requests_of(pod)) for group in groups if group.type == replica.type)
+    held = requests_of(pod)
+    requests = (replica_request(group, place) for group in groups if group.type == replica.type)
+    return all(fits(each, held) and _marks(each) == _marks(held) for each in requests)
+
+
+def _marks(amounts: Resources) -> Resources:
+    """The marks of a vGPU, of which less is no part of more."""
+    return {name: amount for name, amount in amounts.items() if is_mark(name)}
 
 
 def _requests_by_type(

@@ -79,6 +79,9 @@ class SnapshotBuilder:
         self._nodes.add_host_ports(self._demand_cache.requested_host_ports)
         if self._demand_cache.are_gpus_shared:
             self._nodes.share_gpus()
+        anti_affinities = self._demand_cache.gpu_anti_affinities
+        if anti_affinities is not None:
+            self._nodes.mark_gpus(anti_affinities)
         return Snapshot(
             now=now,
             nodes=self._nodes.inventory_minus(self._reservations.additional(decided)),
