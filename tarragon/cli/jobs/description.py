@@ -32,7 +32,8 @@ from tarragon.job.model import CleanPodPolicy, Replica
 from tarragon.kube.codec import format_time
 from tarragon.kube.core import EVENTS, NODES, PODS, Pod
 from tarragon.kube.meta import Json, JsonObject, Key
-from tarragon.kube.scheduling.gpu_shares import gpu_memory, share_of_pod
+from tarragon.kube.scheduling.gpu_shares import share_of_pod
+from tarragon.kube.scheduling.hami import node_gpu_memory
 
 MAX_ROWS = 40
 """The most rows shown in each section; `-o json` has all of them."""
@@ -152,7 +153,7 @@ async def _gpus(reader: ClusterReader, pods: Mapping[Replica, Pod]) -> Mapping[s
 async def _gpu_memory(reader: ClusterReader, node: str) -> int:
     """Return the memory of each GPU of a node; 0 if it is unknown, also to this user."""
     with suppress(ApiError):
-        return gpu_memory((await reader.get(NODES, Key("", node))).metadata.labels) if node else 0
+        return node_gpu_memory(await reader.get(NODES, Key("", node))) if node else 0
     return 0
 
 

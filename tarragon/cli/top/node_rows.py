@@ -13,7 +13,7 @@ from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import Key
 from tarragon.kube.scheduling.gpu_shares import share_of_pod
 from tarragon.kube.scheduling.gpu_sharing import GPU_ANCHOR_LABEL
-from tarragon.kube.scheduling.node_resources import node_allocatable
+from tarragon.kube.scheduling.node_resources import allocatable_with_gpus
 from tarragon.kube.scheduling.vgpu_requests import pod_request, pod_vgpu, without_gpus
 from tarragon.scheduling.explain.node_gpus import with_fractions
 
@@ -115,7 +115,7 @@ def node_rows(nodes: Iterable[Node], requests: NodeRequests, usage: Mapping[str,
         NodeRow(
             name=node.metadata.name,
             state=node_state(node),
-            allocatable=node_allocatable(node),
+            allocatable=allocatable_with_gpus(node),
             requested=requests.by_node.get(node.metadata.name, {}),
             used=usage.get(node.metadata.name, {}),
             sharing=list(requests.sharing.get(node.metadata.name, {}).values()),

@@ -50,11 +50,12 @@ class GpuShare:
 
 _REQUEST, _LIMIT, _MEMORY, _MODEL = "gpu_request", "gpu_limit", "gpu_mem", "gpu_model"
 _GPUID, _AFFINITY, _ANTI_AFFINITY, _EXCLUSION = "GPUID", "sched_affinity", "sched_anti-affinity", "sched_exclusion"
-_GPU_MEMORY, _GPU_MEMORY_PERCENTAGE, _GPU_CORES = (
+GPU_MEMORY, GPU_MEMORY_PERCENTAGE, GPU_CORES = (
     "nvidia.com/gpumem",
     "nvidia.com/gpumem-percentage",
     "nvidia.com/gpucores",
 )
+"""HAMi's resources: MiB, and percent of the memory and of the compute of a GPU."""
 _HAMI_PRIORITY = "nvidia.com/priority"
 
 
@@ -105,7 +106,7 @@ SHARE_ANNOTATIONS = frozenset(f"{_KUBESHARE_1.prefix}/{name}" for name in _KUBES
 """The annotations by which KubeShare 1 requests a share."""
 SHARE_LABELS = frozenset(f"{_KUBESHARE_2.prefix}/{name}" for name in _KUBESHARE_2.settings)
 """The labels by which KubeShare 2 requests a share."""
-SHARE_RESOURCES = frozenset({_GPU_MEMORY, _GPU_MEMORY_PERCENTAGE, _GPU_CORES})
+SHARE_RESOURCES = frozenset({GPU_MEMORY, GPU_MEMORY_PERCENTAGE, GPU_CORES})
 """The resources by which HAMi requests a share. Without HAMi no node offers them."""
 _GPU_RESOURCES = (NVIDIA_GPU, *sorted(SHARE_RESOURCES))
 _PREFIXES = (*(f"{prefix}/" for prefix in _DOMAINS), *sorted(SHARE_RESOURCES), _HAMI_PRIORITY)
@@ -114,7 +115,7 @@ _DECIMAL = re.compile(r"[+-]?(?:\d{1,20}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\
 _BYTES = re.compile(r"\d{1,19}", re.ASCII)
 _VGPU = re.compile(r"[a-z]{5}")
 _EXAMPLE = 'write for example "0.5"'
-_FORMS = f"the annotations kubeshare/…, the labels sharedgpu/… and the resources {_GPU_MEMORY} and {_GPU_CORES}"
+_FORMS = f"the annotations kubeshare/…, the labels sharedgpu/… and the resources {GPU_MEMORY} and {GPU_CORES}"
 _MIB = 2**20
 _LONGEST_MEMORY = 9
 """The number of digits of a number of MiB that no GPU has more than."""
@@ -140,8 +141,15 @@ def share_of(
 ) -> GpuShare | None:
     """Return the share that a pod with these annotations, labels and containers requests, as `share_of_pod` does.
 
-    Names that belong somewhere else are no request, and do no harm: KubeShare itself writes some on its pods.
+    Names that belong somewhere else are no request, and do no harm: KubeShare itself writes some on its pods. A pod
+    that Tarragon has created may have HAMi's resources as well, which say the same as its annotations or labels, less
+    exactly. A pod that names a GPU and no vGPU has it whole.
     """
+    if VGPU_ANNOTATION in annotations:
+        if not (SHARE_ANNOTATIONS.isdisjoint(annotations) and SHARE_LABELS.isdisjoint(labels)):
+            containers, init_containers = (), ()
+    elif GPU_UUID_ANNOTATION in annotations:
+        return None
     if (
         SHARE_ANNOTATIONS.isdisjoint(annotations)
         and SHARE_LABELS.isdisjoint(labels)
@@ -402,7 +410,7 @@ def _read_hami(found: _PodFields) -> GpuShare | None:
         return None
     gpus = _resource(sharing[0], NVIDIA_GPU)
     if _whole(gpus) > 1:
-        gpus.add_problem(f"must be 1 beside {_GPU_MEMORY} or {_GPU_CORES}", "only one GPU of a pod can be shared")
+        gpus.add_problem(f"must be 1 beside {GPU_MEMORY} or {GPU_CORES}", "only one GPU of a pod can be shared")
     return _hami_share(sharing[0])
 
 
@@ -412,11 +420,11 @@ def _hami_share(container: FieldReader) -> GpuShare:
     GpuShare has no percentage of memory apart from that of compute, so the greater of both is guaranteed. gpucores is
     the limit, too; without it, there is none. As in HAMi, gpumem comes before gpumem-percentage.
     """
-    memory = _resource(container, _GPU_MEMORY)
+    memory = _resource(container, GPU_MEMORY)
     mebibytes = _whole(memory)
     if mebibytes > INT64 // _MIB:
         memory.add_problem(f"must be a number of MiB, not {describe_value(memory.value)}")
-    cores, percentage = (_percentage(_resource(container, name)) for name in (_GPU_CORES, _GPU_MEMORY_PERCENTAGE))
+    cores, percentage = (_percentage(_resource(container, name)) for name in (GPU_CORES, GPU_MEMORY_PERCENTAGE))
     request = max(cores, 0 if mebibytes else percentage) * WHOLE_GPU // _PERCENT
     return GpuShare(
         request=max(1, request), limit=request if cores else WHOLE_GPU, memory=mebibytes * _MIB if mebibytes else None
@@ -425,7 +433,7 @@ def _hami_share(container: FieldReader) -> GpuShare:
 
 def _share_resources(container: FieldReader) -> Iterator[FieldReader]:
     """Yield the resources of HAMi that the container requests. An amount of 0 requests nothing."""
-    for name in (_GPU_MEMORY, _GPU_MEMORY_PERCENTAGE, _GPU_CORES):
+    for name in (GPU_MEMORY, GPU_MEMORY_PERCENTAGE, GPU_CORES):
         resource = _resource(container, name)
         if not resource.is_missing and _quantity(resource.value) != 0:
             yield resource

@@ -28,6 +28,8 @@ class GpuSharing(StrEnum):
     """The kubelet knows vGPUs, and gives each of them a GPU: that of a process node."""
     ANCHOR = "anchor"
     """The device plugin knows only whole GPUs. A pod holds one for each vGPU, and the pods that share it name it."""
+    HAMI = "hami"
+    """HAMi's device plugin hands out what HAMi's scheduler has chosen. A pod names the only GPUs that it may choose."""
     NONE = "none"
     """They are not shared."""
 
@@ -37,7 +39,7 @@ def gpu_sharing(node: Node) -> GpuSharing:
     named = node.metadata.labels.get(GPU_SHARING_LABEL)
     if named is None:
         # HAMi's device plugin hands out no GPU that its own scheduler has not chosen.
-        return GpuSharing.NONE if HAMI_ANNOTATION in node.metadata.annotations else GpuSharing.ANCHOR
+        return GpuSharing.HAMI if HAMI_ANNOTATION in node.metadata.annotations else GpuSharing.ANCHOR
     return GpuSharing(named) if named in {*GpuSharing} else GpuSharing.NONE
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from tarragon.base.resources import NVIDIA_GPU
 from tarragon.kube.core import Node
+from tarragon.kube.scheduling.gpu_sharing import GpuSharing, gpu_sharing
+from tarragon.kube.scheduling.hami import hami_gpus
 from tarragon.kube.scheduling.pod_requests import amounts, whole_units
 
 OVERCOMMIT_ANNOTATION = "tarragon.dev/overcommit"
@@ -14,6 +17,12 @@ HOST_PORTS = "hostPorts"
 def node_allocatable(node: Node) -> dict[str, int]:
     """Return what the node can allocate to pods, in thousandths; its capacity if it reports no allocatable."""
     return whole_units(amounts(node.status.allocatable or node.status.capacity))
+
+
+def allocatable_with_gpus(node: Node) -> dict[str, int]:
+    """Return the same with the number of GPUs that there are: HAMi's device plugin offers each several times."""
+    found = node_allocatable(node)
+    return {**found, NVIDIA_GPU: len(hami_gpus(node)) * 1000} if gpu_sharing(node) is GpuSharing.HAMI else found
 
 
 def overcommitted_resources(node: Node) -> frozenset[str]:

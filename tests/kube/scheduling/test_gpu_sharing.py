@@ -24,7 +24,8 @@ def node(annotations: dict[str, str] | None = None, **labels: str) -> Node:
         ("anchor", GpuSharing.ANCHOR),
         ("none", GpuSharing.NONE),
         ("", GpuSharing.NONE),
-        ("hami", GpuSharing.NONE),
+        ("hami", GpuSharing.HAMI),
+        ("HAMi", GpuSharing.NONE),
     ],
 )
 def test_the_label_says_how_gpus_are_shared(label: str, expected: GpuSharing) -> None:
@@ -35,10 +36,10 @@ def test_without_the_label_anchors_hold_the_gpus() -> None:
     assert gpu_sharing(node()) is GpuSharing.ANCHOR
 
 
-def test_the_gpus_of_hami_are_not_shared_unless_the_label_says_so() -> None:
+def test_hami_shares_the_gpus_that_it_reports_unless_the_label_says_otherwise() -> None:
     hami = {"hami.io/node-nvidia-register": "[]"}
 
-    assert gpu_sharing(node(hami)) is GpuSharing.NONE
+    assert gpu_sharing(node(hami)) is GpuSharing.HAMI
     assert gpu_sharing(node(hami, gpu_sharing="anchor")) is GpuSharing.ANCHOR
 
 
