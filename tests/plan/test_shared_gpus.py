@@ -313,7 +313,8 @@ def admitted(**found: GpuWait | SharedGpu) -> World:
 
 
 def know(world: World, *, first: GpuWait | SharedGpu, second: GpuWait | SharedGpu) -> None:
-    world.shared_gpu = {"n/0": first, "n/1": second}.__getitem__
+    gpus = {"n/0": first, "n/1": second}
+    world.find_gpus = lambda demand: gpus[demand.place]
 
 
 def blocked(world: World) -> str:

@@ -72,7 +72,7 @@ class World:
         self.now = START
         self.refusal: RejectedCreate | None = None
         self.nodes: Mapping[Key, Node] | None = None
-        self.shared_gpu: GpuLookup = lambda _: None
+        self.find_gpus: GpuLookup = lambda _: None
         self.events: list[Event] = []
         self.pods: dict[str, dict[str, Any]] = {}
         self.services: dict[str, dict[str, Any]] = {}
@@ -138,7 +138,7 @@ class World:
             pods_by_key={Key("n1", name): decode(encode(pod), CachedPod) for name, pod in pods.items()},
             services_by_key={Key("n1", name): decode(encode(found), CachedService) for name, found in services.items()},
             nodes=self.nodes,
-            shared_gpu=self.shared_gpu,
+            find_gpus=self.find_gpus,
             rejected_create=self.refusal,
             settings=self.settings,
         )

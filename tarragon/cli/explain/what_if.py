@@ -39,7 +39,7 @@ from tarragon.job.model import TrainingJob, gang_name
 from tarragon.kube.core import Node
 from tarragon.kube.field_reader import suggestion
 from tarragon.kube.meta import Key
-from tarragon.kube.scheduling.gpu_sharing import GPU_SHARING_LABEL
+from tarragon.kube.scheduling.gpu_sharing import GPU_SHARING_LABEL, GpuSharing
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tarragon.plan.objects.desired import is_managed_by_tarragon, is_placed_by
 from tarragon.plan.objects.settings import OperatorSettings
@@ -274,8 +274,9 @@ def _changed_nodes(asked: WhatIf, nodes: Sequence[Node]) -> ClusterChanges:
         _require_node(name, by_name)
     added: dict[str, Node] = {}
     methods = {node.metadata.labels.get(GPU_SHARING_LABEL, "") for node in nodes}
-    # A new node shares its GPUs as all the others do.
+    # A new node shares its GPUs as all the others do. HAMi would have to report its GPUs first.
     method = methods.pop() if len(methods) == 1 else ""
+    method = GpuSharing.ANCHOR if method == GpuSharing.HAMI else method
     sharing = {GPU_SHARING_LABEL: method} if method else {}
     for each in asked.added:
         taken = {*by_name, *added}

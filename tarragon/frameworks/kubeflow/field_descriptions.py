@@ -98,7 +98,7 @@ CONDITION_DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         conditions.FAILED: "The job has failed. The message names the replica that failed first, and its exit code.",
         conditions.BLOCKED: "Something outside the job keeps a replica from being created, bound or started.",
         conditions.STALLED: "Replicas do not start or are not ready. The job stays admitted.",
-        conditions.GPU_ISOLATION: "MPS enforces the limits on shared GPUs. While this is False, nothing does.",
+        conditions.GPU_ISOLATION: "MPS or HAMi enforces the limits on shared GPUs. While this is False, nothing does.",
         conditions.RESIZED: "The job was resized after its start. The message says what changed last, and why.",
         conditions.EVICTED: "The job was running, was preempted by another job, and waits.",
         conditions.NOT_GROWN: "The job has fewer replicas than requested. The message says why.",

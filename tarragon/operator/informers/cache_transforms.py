@@ -32,6 +32,7 @@ from tarragon.kube.core import (
 )
 from tarragon.kube.meta import RAW_NULL, CustomObject, Json, ObjectMeta, OwnerReference
 from tarragon.kube.scheduling.gpu_shares import GPU_UUID_ANNOTATION, SHARE_ANNOTATIONS, VGPU_ANNOTATION
+from tarragon.kube.scheduling.hami import HAMI_GPUS_ANNOTATION
 from tarragon.plan.objects.gang_round import ROUND_ANNOTATION
 from tarragon.plan.objects.gpu_anchors import CLOSING_ANNOTATION
 from tarragon.plan.objects.placement import REQUIRED
@@ -45,13 +46,14 @@ _HEALTHY_CONDITIONS = frozenset(
 )
 """Pod conditions that are dropped while they are True."""
 
-_OUR_ANNOTATIONS = (
+_KEPT_ANNOTATIONS = (
     ROUND_ANNOTATION,
     EVICTION_TIME_ANNOTATION,
     CHECKPOINT_REQUEST_ANNOTATION,
     MOUNTED_ANNOTATION,
     VGPU_ANNOTATION,
     GPU_UUID_ANNOTATION,
+    HAMI_GPUS_ANNOTATION,
     CLOSING_ANNOTATION,
     *sorted(SHARE_ANNOTATIONS),
 )
@@ -106,7 +108,7 @@ def _metadata(metadata: ObjectMeta, labels: dict[str, str]) -> ObjectMeta:
         deletion_timestamp=metadata.deletion_timestamp,
         deletion_grace_period_seconds=metadata.deletion_grace_period_seconds,
         labels=labels,
-        annotations=_our_annotations(metadata),
+        annotations=_annotations(metadata),
         finalizers=_NO_FINALIZERS,
         owner_references=_owners(encode(metadata.owner_references)),
     )
@@ -122,10 +124,10 @@ def _interned(labels: tuple[tuple[str, str], ...]) -> dict[str, str]:
     return {intern(name): intern(value) for name, value in labels}
 
 
-def _our_annotations(metadata: ObjectMeta) -> dict[str, str]:
-    """The annotations that Tarragon writes."""
+def _annotations(metadata: ObjectMeta) -> dict[str, str]:
+    """The annotations that Tarragon writes, and that in which HAMi writes a pod's GPUs."""
     annotations = {
-        name: intern(metadata.annotations[name]) for name in _OUR_ANNOTATIONS if name in metadata.annotations
+        name: intern(metadata.annotations[name]) for name in _KEPT_ANNOTATIONS if name in metadata.annotations
     }
     return annotations or _EMPTY_MAP
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tarragon.client.informer.cache_reader import CacheReader, KeyIndex
-from tarragon.job.places import describe_place, node_of
+from tarragon.job.places import describe_place, node_of, vgpu_of
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import Json, Key
@@ -64,7 +64,8 @@ class GpuAnchors:
         named = body["metadata"].get("annotations", {}).get(GPU_UUID_ANNOTATION)
         if named is None:
             return True
-        found = self.shared_gpu(assigned_place(decode(encode(body), Pod)))
+        place = assigned_place(decode(encode(body), Pod))
+        found = self.shared_gpu(place) if vgpu_of(place) is not None else None
         return isinstance(found, SharedGpu) and found.uuid == named
 
     def _find(self, place: str) -> SharedGpu | GpuWait | None:

@@ -41,7 +41,9 @@ from tarragon.operator.informers.controller_owner import controller_owner
 from tarragon.operator.informers.create_backoff import CreateBackoff
 from tarragon.operator.informers.decode_cache import DecodeCache
 from tarragon.operator.informers.gpu_anchors import GpuAnchors
+from tarragon.operator.informers.hami_gpus import HamiGpuChoices
 from tarragon.operator.informers.owned_object_caches import OwnedObjectCaches
+from tarragon.operator.informers.pod_gpus import PodGpus
 from tarragon.operator.informers.pod_usage import nominated_nodes
 from tarragon.operator.informers.vgpu_users import VgpuUsers
 from tarragon.plan.nodes.storage import VolumeCache
@@ -129,21 +131,28 @@ class Informers:
         self.assumed_pods = AssumedPods(self.pods, clock)
         self.create_backoff = CreateBackoff()
         self.accepted_admissions = AcceptedAdmissions()
-        self.gpu_anchors = GpuAnchors(
-            settings.anchor_namespace,
-            self.pods,
-            self.nodes,
-            VgpuUsers(settings.anchor_namespace, self.pods, self.jobs, self.assumed_pods, self.accepted_admissions),
-        )
+        self.pod_gpus = self._pod_gpus()
         self.decode_cache = DecodeCache(self.frameworks)
         for kind, cache in self.jobs.items():
             cache.add_event_handler(partial(self.decode_cache.on_job_change, kind))
+
+    def _pod_gpus(self) -> PodGpus:
+        space = self.settings.anchor_namespace
+        users = VgpuUsers(space, self.pods, self.jobs, self.assumed_pods, self.accepted_admissions)
+        return PodGpus(
+            GpuAnchors(space, self.pods, self.nodes, users),
+            HamiGpuChoices(self.pods, self.nodes, self.assumed_pods, self._clock),
+        )
 
     @property
     def caches(self) -> Sequence[CacheReader[Json]]:
         """The caches to run. Cluster-wide kinds are left out if only some namespaces are watched."""
         kinds = [sync.cache for sync in self._optional_kind_syncs]
         return [*self._required, *kinds, *([] if self.settings.namespaces else [self.nodes, *self.cluster_wide_caches])]
+
+    @property
+    def gpu_anchors(self) -> GpuAnchors:
+        return self.pod_gpus.anchors
 
     @property
     def cluster_wide_caches(self) -> Sequence[CacheReader[Json]]:
@@ -236,7 +245,7 @@ class Informers:
             services_by_key=self.services.objects,
             nodes=self.nodes.objects if self.can_place_pods else None,
             is_being_preempted=self.has_nominated_pods,
-            shared_gpu=self.gpu_anchors.shared_gpu,
+            find_gpus=partial(self.pod_gpus.find, (kind, key)),
             pod_groups={
                 cache.resource.full_name: cache.objects[key] for cache in self.pod_groups if key in cache.objects
             },
@@ -260,7 +269,10 @@ class Informers:
 
     def may_create(self, kind: str, seen: CustomObject, body: Mapping[str, Json]) -> bool:
         """Whether an object that was decided on for the job in this state may be created now."""
-        return self.has_same_assignments(kind, seen) and self.gpu_anchors.is_current(body)
+        if not self.has_same_assignments(kind, seen):
+            return False
+        is_placed = bool(raw_admission(seen.status).get("nodes"))  # Others choose the GPUs of jobs that they place.
+        return not is_placed or self.pod_gpus.are_current((kind, seen.metadata.key), body)
 
     def has_same_assignments(self, kind: str, seen: CustomObject) -> bool:
         """Whether the job still exists with the same assignments as in `seen`."""

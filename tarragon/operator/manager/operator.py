@@ -231,7 +231,7 @@ class Operator:
         for owned in self._informers.owned_objects.all:
             owned.add_event_handler(self._owned_changed)
         self._informers.accepted_admissions.subscribe(lambda job: self._enqueue(job, 0.0))
-        self._informers.gpu_anchors.on_job_change(lambda job: self._enqueue(job, POD_CHANGE_DELAY))
+        self._informers.pod_gpus.on_job_change(lambda job: self._enqueue(job, POD_CHANGE_DELAY))
         # An assumed pod that expired releases resources.
         self._informers.assumed_pods.subscribe(lambda _job: self._wakeup.set())
         for cache in (self._informers.nodes, *self._informers.cluster_wide_caches):

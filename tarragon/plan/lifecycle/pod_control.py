@@ -10,7 +10,7 @@ from itertools import islice
 from tarragon.frameworks.plugin import Framework, JobService
 from tarragon.job.annotations import restarts_as_gang
 from tarragon.job.model import Replica
-from tarragon.job.places import describe_place, node_of, vgpu_of
+from tarragon.job.places import describe_place, node_of
 from tarragon.job.replica_state import ReplicaAction, ReplicaState
 from tarragon.job.status import UNASSIGNED, JobStatus
 from tarragon.kube.core import PODS, SERVICES, Service
@@ -34,7 +34,7 @@ from tarragon.plan.objects.desired import (
 )
 from tarragon.plan.objects.gang_round import current_round
 from tarragon.plan.objects.placement import assigned_place
-from tarragon.plan.objects.vgpus import GpuWait
+from tarragon.plan.objects.vgpus import GpuWait, gpu_demand
 from tarragon.plan.view.actions import Create, Delete, ObservedJob
 from tarragon.plan.view.job_view import JobView
 
@@ -125,7 +125,7 @@ def rejecting_nodes(view: JobView) -> Mapping[Replica, str]:
 
 
 def waits_for_gpus(view: JobView, status: JobStatus) -> Iterator[tuple[Replica, GpuWait]]:
-    """Yield the missing replicas that share a GPU which no anchor pod holds yet."""
+    """Yield the missing replicas whose GPUs are not known yet."""
     for replica in _missing_replicas(view, status):
         wait = _wait_for_gpu(view, replica)
         if wait is not None:
@@ -226,8 +226,8 @@ def _missing_replicas(view: JobView, status: JobStatus) -> Iterator[Replica]:
 
 
 def _startable(view: JobView, status: JobStatus) -> Iterator[Replica]:
-    """Yield missing replicas that wait for no others, whose GPU is known if they share one, and whose pod name is free:
-    not used by any pod, of any owner.
+    """Yield missing replicas that wait for no others, whose GPUs are known, and whose pod name is free: not used by any
+    pod, of any owner.
     """
     existing_pods, namespace = view.observed.pods_by_key, view.job.key.namespace
     taken = {pod.metadata.name for pod in view.own_pods}
@@ -242,10 +242,12 @@ def _startable(view: JobView, status: JobStatus) -> Iterator[Replica]:
 
 
 def _wait_for_gpu(view: JobView, replica: Replica) -> GpuWait | None:
-    place = view.assigned_nodes.get(replica)
-    if place is None or vgpu_of(place) is None:
+    place, group = view.assigned_nodes.get(replica), view.job.replica_spec(replica.type)
+    if place is None or group is None:
         return None
-    found = view.observed.shared_gpu(place)
+    pod = Key(view.job.key.namespace, _pod_name(view, replica))
+    demand = gpu_demand(pod, place, group.template.get("spec", {}))
+    found = None if demand is None else view.observed.find_gpus(demand)
     return found if isinstance(found, GpuWait) else None
 
 

@@ -11,19 +11,20 @@ from tarragon.job.annotations import restarts_as_gang
 from tarragon.job.eviction_notice import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
 from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaSpec, RestartPolicy, TrainingJob
 from tarragon.job.places import node_of, vgpu_of
-from tarragon.kube.meta import Json, JsonObject
+from tarragon.kube.meta import Json, JsonObject, Key
 from tarragon.kube.pod_validation import main_container
 from tarragon.kube.scheduling.gpu_shares import GPU_UUID_ANNOTATION, VGPU_ANNOTATION
 from tarragon.plan.nodes.storage import VolumeCache, needs_kube_scheduler
 from tarragon.plan.objects import logs
 from tarragon.plan.objects.accelerators import with_accelerators
 from tarragon.plan.objects.gang_round import ROUND_ANNOTATION
+from tarragon.plan.objects.hami_pods import with_hami_gpus
 from tarragon.plan.objects.logs import LogFormat, LogSource
 from tarragon.plan.objects.placement import Placement, with_node_affinity, with_node_name
 from tarragon.plan.objects.podgroup_kinds import pod_group_kind, with_pod_group
 from tarragon.plan.objects.progress import AUTHORITY_ANNOTATION, report_path, with_progress_reports
 from tarragon.plan.objects.settings import OperatorSettings
-from tarragon.plan.objects.vgpus import GpuLookup, SharedGpu, with_vgpu
+from tarragon.plan.objects.vgpus import ChosenGpus, GpuLookup, GpuWait, SharedGpu, gpu_demand, with_vgpu
 
 TCP = "TCP"
 
@@ -42,7 +43,7 @@ class JobBlueprint:
     settings: OperatorSettings
     nodes: Mapping[Replica, str] = field(default_factory=dict)
     """The assigned place of each replica; kube-scheduler places replicas without one."""
-    shared_gpu: GpuLookup = lambda _: None
+    find_gpus: GpuLookup = lambda _: None
     storage: VolumeCache = field(default_factory=VolumeCache)
     gang_round: int = 0
     """The gang round: how often the gang was restarted. Each pod is annotated with it."""
@@ -160,8 +161,10 @@ def _service_ports(plan: JobBlueprint, group: ReplicaSpec) -> list[Json]:
 def _pod(
     plan: JobBlueprint, replica: Replica, group: ReplicaSpec, wire: Callable[[Replica], DiscoveryConfig | None]
 ) -> JsonObject:
+    name = plan.dialect.names.pod(plan.job, replica)
     place = plan.nodes.get(replica)
-    spec = _placed(plan, group, None if place is None else node_of(place))
+    gpus = None if place is None else _find_gpus(plan, group, name, place)
+    spec = _placed(plan, group, None if place is None else node_of(place), gpus)
     template_metadata = group.template.get("metadata", {})
     labels = pod_labels(plan.framework, plan.dialect, plan.job, replica)
     spec["restartPolicy"] = _restart_policy(plan.job, replica, group)
@@ -172,7 +175,6 @@ def _pod(
     if wiring is not None:
         spec = _with_pod_wiring(spec, wiring, plan.settings.own_image)
     equipped_spec = with_accelerators(spec, plan.framework.main_container, plan.settings.accelerators)
-    name = plan.dialect.names.pod(plan.job, replica)
     annotations = _annotations(plan, template_metadata.get("annotations", {}))
     body = {
         "apiVersion": "v1",
@@ -180,15 +182,22 @@ def _pod(
         "metadata": build_metadata(plan, name, labels, annotations),
         "spec": _with_json_logs(plan, equipped_spec, LogSource(job=plan.job, replica=replica, pod=name)),
     }
-    return _with_progress_reports(plan, body if place is None else _with_vgpu(plan, body, place))
+    return _with_progress_reports(plan, body if place is None else _with_gpus(plan, body, place, gpus))
 
 
-def _with_vgpu(plan: JobBlueprint, body: JsonObject, place: str) -> JsonObject:
+_Gpus = SharedGpu | ChosenGpus | GpuWait | None
+
+
+def _find_gpus(plan: JobBlueprint, group: ReplicaSpec, pod: str, place: str) -> _Gpus:
+    demand = gpu_demand(Key(plan.job.key.namespace, pod), place, group.template.get("spec", {}))
+    return None if demand is None else plan.find_gpus(demand)
+
+
+def _with_gpus(plan: JobBlueprint, body: JsonObject, place: str, gpus: _Gpus) -> JsonObject:
     number = vgpu_of(place)
-    if number is None:
-        return body
-    gpu = plan.shared_gpu(place)
-    return with_vgpu(body, number, gpu if isinstance(gpu, SharedGpu) else None)
+    if isinstance(gpus, ChosenGpus):
+        return with_hami_gpus(body, number, gpus, plan.framework.main_container)
+    return body if number is None else with_vgpu(body, number, gpus if isinstance(gpus, SharedGpu) else None)
 
 
 def _with_progress_reports(plan: JobBlueprint, body: JsonObject) -> JsonObject:
@@ -232,12 +241,14 @@ def _annotations(plan: JobBlueprint, template_annotations: Mapping[str, str]) ->
     return {**annotations, ROUND_ANNOTATION: str(plan.gang_round)} if plan.gang_round else annotations
 
 
-def _placed(plan: JobBlueprint, group: ReplicaSpec, node: str | None) -> dict[str, Json]:
+def _placed(plan: JobBlueprint, group: ReplicaSpec, node: str | None, gpus: _Gpus) -> dict[str, Json]:
     spec = group.template.get("spec", {})
     if spec.get("hostNetwork") and not plan.framework.has_plain_pods:
         # Without this, the pod would use its node's resolver, which does not know the other replicas.
         spec = {"dnsPolicy": "ClusterFirstWithHostNet", **spec}
-    must_be_bound = needs_kube_scheduler(group.template, plan.job.key.namespace, plan.storage)
+    must_be_bound = isinstance(gpus, ChosenGpus) or needs_kube_scheduler(
+        group.template, plan.job.key.namespace, plan.storage
+    )
     if node is not None and plan.settings.placement is Placement.DIRECT and not must_be_bound:
         return dict(with_node_name(spec, node))
     placed = dict(spec if node is None else with_node_affinity(_without_node_name(spec), node))

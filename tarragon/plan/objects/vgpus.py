@@ -1,7 +1,7 @@
 """Writes into a pod which vGPU it shares, and how much of it.
 
-The kubelet of a process node reads the number. On other nodes the pod names the GPU itself, by its UUID, in a variable
-that NVIDIA's container runtime reads.
+The kubelet of a process node reads the number. Where anchors hold the GPUs, the pod names the GPU itself, by its UUID,
+in a variable that NVIDIA's container runtime reads. Where HAMi shares them, see `hami_pods`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from tarragon.base.resources import NVIDIA_GPU, WHOLE_GPU
-from tarragon.kube.meta import Json, JsonObject
+from tarragon.job.places import node_of, vgpu_of
+from tarragon.kube.codec import decode, encode
+from tarragon.kube.core import PodSpec
+from tarragon.kube.meta import Json, JsonObject, Key
 from tarragon.kube.scheduling.gpu_limits import memory_variables, mps_variables, without_those_of_user
 from tarragon.kube.scheduling.gpu_shares import (
     GPU_UUID_ANNOTATION,
@@ -20,6 +23,7 @@ from tarragon.kube.scheduling.gpu_shares import (
     GpuShare,
     share_of_template,
 )
+from tarragon.kube.scheduling.pod_requests import scheduling_request
 
 VISIBLE_DEVICES, CAPABILITIES = "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"
 MPS_VOLUME = "tarragon-mps"
@@ -38,18 +42,57 @@ class SharedGpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenGpus:
+    """The only GPUs that HAMi may give to a pod."""
+
+    uuids: tuple[str, ...]
+    memory: int = 0
+    """Bytes of each GPU; 0 if that is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuDemand:
+    """What a new pod needs of the GPUs of its place."""
+
+    pod: Key
+    place: str
+    whole: int = 0
+    """The number of GPUs that it needs whole; 0 for one that shares the GPU of its place, which then is a vGPU."""
+
+    @property
+    def node(self) -> str:
+        return node_of(self.place)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuWait:
-    """Why no pod can share the GPU of a place yet."""
+    """Why no pod can have its GPUs at a place yet."""
 
     message: str
     is_problem: bool = False
     """Whether this is more than the time in which an anchor starts."""
     is_rejected: bool = False
-    """Whether the node has rejected the anchor."""
+    """Whether the node has rejected the anchor, or has no GPU left."""
 
 
-GpuLookup = Callable[[str], SharedGpu | GpuWait | None]
-"""Returns the GPU of a place that is a vGPU; None if the kubelet of its node finds it itself."""
+GpuLookup = Callable[[GpuDemand], SharedGpu | ChosenGpus | GpuWait | None]
+"""Returns the GPUs of a new pod; None if the kubelet of its node finds them itself."""
+
+
+def gpu_demand(pod: Key, place: str, spec: JsonObject) -> GpuDemand | None:
+    """Return what a pod with this spec needs of the GPUs of the place; None if it needs none."""
+    if vgpu_of(place) is not None:
+        return GpuDemand(pod=pod, place=place)
+    whole = whole_gpus(spec)
+    return GpuDemand(pod=pod, place=place, whole=whole) if whole else None
+
+
+def whole_gpus(spec: JsonObject) -> int:
+    """Return the number of GPUs that a pod with this spec requests. Few specs mention one; the others cost nothing."""
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    if not any(NVIDIA_GPU in (_amounts(container, kind)) for container in containers for kind in _RESOURCES):
+        return 0
+    return scheduling_request(decode(encode(spec), PodSpec)).get(NVIDIA_GPU, 0) // 1000
 
 
 def with_vgpu(pod: JsonObject, number: int, gpu: SharedGpu | None = None) -> JsonObject:
@@ -65,9 +108,9 @@ def _with_number(pod: JsonObject, number: int) -> JsonObject:
     share = share_of_template(pod)
     metadata, spec = pod["metadata"], pod["spec"]
     annotations = {**metadata.get("annotations", {}), VGPU_ANNOTATION: str(number)}
-    if share is not None and any(_requests_share(container) for container in spec["containers"]):
+    if share is not None and any(requests_share(container) for container in spec["containers"]):
         annotations |= _kubeshare_annotations(share)
-        spec = {**spec, "containers": [_without_gpus(container) for container in spec["containers"]]}
+        spec = {**spec, "containers": [without_gpu_resources(container) for container in spec["containers"]]}
     return {**pod, "metadata": {**metadata, "annotations": annotations}, "spec": spec}
 
 
@@ -128,12 +171,18 @@ def _decimal(thousandths: int) -> str:
     return str(Decimal(thousandths) / WHOLE_GPU)
 
 
-def _requests_share(container: JsonObject) -> bool:
-    resources = container.get("resources") or {}
-    return any(not SHARE_RESOURCES.isdisjoint(resources.get(kind) or {}) for kind in _RESOURCES)
+def requests_share(container: JsonObject) -> bool:
+    """Whether the container has resources of HAMi."""
+    return any(not SHARE_RESOURCES.isdisjoint(_amounts(container, kind)) for kind in _RESOURCES)
 
 
-def _without_gpus(container: JsonObject) -> JsonObject:
+def _amounts(container: JsonObject, kind: str) -> JsonObject:
+    found: JsonObject = (container.get("resources") or {}).get(kind) or {}
+    return found
+
+
+def without_gpu_resources(container: JsonObject) -> JsonObject:
+    """Return the container without GPUs and without HAMi's resources."""
     resources: JsonObject = container.get("resources") or {}
     kept: dict[str, Json] = {
         kind: {name: amount for name, amount in found.items() if name != NVIDIA_GPU and name not in SHARE_RESOURCES}

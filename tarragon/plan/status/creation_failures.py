@@ -30,11 +30,12 @@ UNSCHEDULABLE = "Unschedulable"
 NODE_FULL = "NodeFull"
 NODE_UNAVAILABLE = "NodeAway"
 GPU_NOT_READY = "GpuNotReady"
-"""No anchor pod holds the GPU that a replica is to share yet."""
+"""It is not known yet which GPU a replica gets: perhaps no anchor pod holds it."""
 GPU_NOT_FREE = "GpuNotFree"
-"""The node has rejected the anchor pod."""
+"""The node has rejected the anchor pod, or has no GPU left that HAMi may give to the replica."""
 PREVENTS_CREATION = frozenset({REFUSED, NAME_TAKEN, NODE_UNAVAILABLE, GPU_NOT_READY, GPU_NOT_FREE})
 """Obstacles of replicas that have no pod. All others concern pods that exist."""
+_POLLED = frozenset({NAME_TAKEN, NODE_UNAVAILABLE, GPU_NOT_READY, GPU_NOT_FREE})
 MAX_LISTED_NAMES = 8
 ANCHOR_DELAY = dt.timedelta(seconds=30)
 """A healthy node starts an anchor within this time; a longer wait is reported."""
@@ -104,7 +105,7 @@ def next_check_at(view: JobView, status: JobStatus) -> dt.datetime | None:
     if status.obstacle is not None:
         refusal = view.observed.rejected_create
         times.append(refusal.retry_at if refusal is not None and refusal.retry_at > view.now else None)
-        if status.obstacle.reason in {NAME_TAKEN, NODE_UNAVAILABLE, GPU_NOT_READY} or view.observed.unreadable_kinds:
+        if status.obstacle.reason in _POLLED or view.observed.unreadable_kinds:
             times.append(view.now + dt.timedelta(seconds=POLL_SECONDS))
     return min((at for at in times if at is not None), default=None)
 
@@ -185,7 +186,7 @@ def _node_rejects(view: JobView, status: JobStatus) -> tuple[str, str] | None:
 
 
 def _gpu_not_ready(view: JobView, status: JobStatus) -> tuple[str, str] | None:
-    """Report replicas that wait for an anchor pod for too long, or in vain."""
+    """Report replicas that wait for their GPUs for too long, or in vain."""
     is_late = _is_anchor_late(view, status)
     waits = {replica: wait for replica, wait in waits_for_gpus(view, status) if is_late or wait.is_problem}
     first = min(
@@ -208,7 +209,10 @@ def _next_gpu_report_at(view: JobView, status: JobStatus) -> dt.datetime | None:
     admission = status.admission
     if not view.may_run or admission is None or admission.admitted_at is None or _is_anchor_late(view, status):
         return None
-    return admission.admitted_at + ANCHOR_DELAY if any(waits_for_gpus(view, status)) else None
+    waits = [wait for _, wait in waits_for_gpus(view, status)]
+    if any(wait.is_rejected for wait in waits):
+        return view.now + dt.timedelta(seconds=POLL_SECONDS)
+    return admission.admitted_at + ANCHOR_DELAY if waits else None
 
 
 def unschedulable_message(pod: Pod) -> str | None:

@@ -48,8 +48,8 @@ class ObservedJob:
     """All nodes of the cluster; None if the operator may not read them."""
     is_being_preempted: Callable[[str], bool] = lambda _: False
     """Whether kube-scheduler preempts pods on the named node to make room for another pod."""
-    shared_gpu: GpuLookup = lambda _: None
-    """The GPUs that anchor pods hold."""
+    find_gpus: GpuLookup = lambda _: None
+    """The GPUs that anchor pods hold, and those that HAMi may give to new pods."""
     pod_groups: Mapping[str, PodGroup] = field(default_factory=dict)
     """PodGroups with the name of the job, of any owner, by the full name of their kind."""
     owned_objects: Mapping[tuple[str, str], OwnedContent] = field(default_factory=dict)

@@ -98,7 +98,7 @@ class JobView:
             job=self.job,
             size=self.size,
             settings=self.observed.settings,
-            shared_gpu=self.observed.shared_gpu,
+            find_gpus=self.observed.find_gpus,
             storage=self.observed.storage,
             nodes=self.assigned_nodes,
         )

@@ -10,7 +10,7 @@ import msgspec
 from tarragon.base.resources import NVIDIA_GPU, Resources, add_resources, subtract
 from tarragon.kube import core
 from tarragon.kube.codec import decode, encode
-from tarragon.kube.scheduling.gpu_shares import GpuShare, share_of
+from tarragon.kube.scheduling.gpu_shares import SHARE_RESOURCES, GpuShare, share_of
 from tarragon.kube.scheduling.pod_requests import resource_request
 from tarragon.localcluster.kubelet.devices.vgpus import NodeVgpus
 from tarragon.localcluster.kubelet.hollow.anchored_gpus import AnchoredGpus, is_anchor
@@ -111,6 +111,8 @@ def _requests_and_share(pod: HollowPod) -> tuple[Resources, GpuShare | None]:
     # Without the node name, pods of one template share a cache entry.
     spec, requests = _spec_and_requests(encode(msgspec.structs.replace(pod.spec, node_name="")))
     share = share_of(pod.metadata.annotations, pod.metadata.labels, spec.containers, spec.init_containers)
+    # HAMi's resources are no device plugin's, so kubelets do not count them.
+    requests = {name: amount for name, amount in requests.items() if name not in SHARE_RESOURCES}
     return (requests if share is None else without_gpu(requests)), share
 
 

@@ -17,13 +17,13 @@ from tarragon.base.resources import (
 )
 from tarragon.kube.core import Node
 from tarragon.kube.meta import Key
-from tarragon.kube.scheduling.gpu_shares import gpu_memory
 from tarragon.kube.scheduling.gpu_sharing import GpuSharing, gpu_sharing
+from tarragon.kube.scheduling.hami import hami_gpus, node_gpu_memory
 from tarragon.kube.scheduling.host_ports import ONE_PORT
 from tarragon.kube.scheduling.node_resources import (
     HOST_PORTS,
     OVERCOMMIT_ANNOTATION,
-    node_allocatable,
+    allocatable_with_gpus,
     overcommitted_resources,
 )
 from tarragon.kube.scheduling.vgpu_requests import with_memory_parts, with_whole_gpus
@@ -70,7 +70,8 @@ class NodeInventory:
         self._are_gpus_shared = False
         self._anti_affinities: frozenset[str] | None = None
         """The values of anti-affinity on vGPUs; None if no pod has constraints on those with whom it shares one."""
-        self._sharing = {GpuSharing.KUBELET, *([GpuSharing.ANCHOR] if informers.settings.anchor_namespace else [])}
+        with_anchors = [GpuSharing.ANCHOR] if informers.settings.anchor_namespace else []
+        self._sharing = {GpuSharing.KUBELET, GpuSharing.HAMI, *with_anchors}
         """How GPUs may be shared in this cluster."""
         self._unavailable: dict[str, NodeState] = {}
         self._table: Inventory | None = None
@@ -195,7 +196,10 @@ class NodeInventory:
 def capacity_of(node: Node, ports: Collection[str] = ()) -> Resources:
     """The resources that gangs could use if the node were empty."""
     overcommitted = overcommitted_resources(node)
-    amounts = {**node_allocatable(node), **dict.fromkeys(ports, UNBOUNDED if HOST_PORTS in overcommitted else ONE_PORT)}
+    amounts = {
+        **allocatable_with_gpus(node),
+        **dict.fromkeys(ports, UNBOUNDED if HOST_PORTS in overcommitted else ONE_PORT),
+    }
     return {**amounts, **dict.fromkeys(overcommitted - {HOST_PORTS}, UNBOUNDED)}
 
 
@@ -203,7 +207,7 @@ def vgpu_capacity(node: Node, capacity: Resources) -> Resources:
     """What a node with GPUs has in addition where they may be shared. The shares are zero: see `NodeState`."""
     numbers = range(capacity.get(NVIDIA_GPU, 0) // 1000)
     shares = {name(number): 0 for name in (vgpu_share, vgpu_memory) for number in numbers}
-    return {GPU_MEMORY: gpu_memory(node.metadata.labels) * 1000, **shares} if numbers else {}
+    return {GPU_MEMORY: node_gpu_memory(node) * 1000, **shares} if numbers else {}
 
 
 def topology_of(node: Node, levels: Sequence[Sequence[str]] = TOPOLOGY_LEVELS) -> tuple[str, ...]:
@@ -216,4 +220,5 @@ def topology_of(node: Node, levels: Sequence[Sequence[str]] = TOPOLOGY_LEVELS) -
 def _traits(node: Node) -> object:
     overcommit = node.metadata.annotations.get(OVERCOMMIT_ANNOTATION)
     amounts = node.status.allocatable, node.status.capacity
-    return unavailable_reason(node), node.metadata.labels, gpu_sharing(node), overcommit, amounts
+    gpus = gpu_sharing(node), hami_gpus(node)
+    return unavailable_reason(node), node.metadata.labels, gpus, overcommit, amounts
