@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from tarragon.cli.checks.features import check_gang_schedulers, check_storage_classes
+from tarragon.cli.checks.nodes import check_hami, check_nodes
 from tarragon.cli.checks.permissions import operator_findings, operator_questions, user_findings, user_questions
+from tarragon.kube.core import Node, NodeStatus, PodCondition
+from tarragon.kube.meta import ObjectMeta
+from tests.hami import REGISTER, registered
 
 
 def storage(name: str, *, is_default: bool = False, mode: str = "Immediate") -> dict[str, object]:
@@ -50,3 +54,29 @@ def test_storage_classes_are_told_with_what_a_claim_will_meet() -> None:
     assert check_storage_classes([storage("slow")]).remedy == "set spec.storageClassName in each claim"
     found = check_storage_classes([storage("fast", is_default=True, mode="WaitForFirstConsumer"), storage("slow")])
     assert (found.level, found.text) == ("ok", "2 storage classes: fast (default, WaitForFirstConsumer) and slow")
+
+
+def gpu_node(name: str, annotations: dict[str, str] | None = None, sharing: str = "") -> Node:
+    labels = {"tarragon.dev/gpu-sharing": sharing} if sharing else {}
+    status = NodeStatus(
+        allocatable={"cpu": "8", "nvidia.com/gpu": "20"}, conditions=[PodCondition(type="Ready", status="True")]
+    )
+    return Node(metadata=ObjectMeta(name=name, labels=labels, annotations=annotations or {}), status=status)
+
+
+def test_the_gpus_of_hami_are_counted_once_and_its_nodes_are_named() -> None:
+    both = [gpu_node(name, {REGISTER: registered(name, 2)}) for name in ("a", "b")]
+
+    assert check_nodes(both).text == "2 nodes with 16 CPUs, 0 GiB, 4 nvidia.com/gpu"
+    (found,) = check_hami(both)
+    assert found.level == "ok"
+    assert (
+        found.text == "HAMi shares those of node a and 1 more: pods with GPUs go through its scheduler hami-scheduler"
+    )
+
+
+def test_a_node_on_which_hami_reports_no_gpu_is_a_warning() -> None:
+    (found,) = check_hami([gpu_node("a", sharing="hami"), gpu_node("b")])
+
+    assert found.level == "warning"
+    assert found.text == "HAMi reports none that works on node a: jobs get no GPUs there"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from tarragon.kube.core import NODES, PODS
+from tarragon.cli.jobview.gpus import gpus_of_pod
+from tarragon.kube.codec import decode, encode
+from tarragon.kube.core import NODES, PODS, Pod
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import OperatorOptions
 from tarragon.plan.objects.placement import with_node_affinity
@@ -54,6 +56,9 @@ async def test_two_halves_and_a_whole_get_two_gpus(stage: Stage) -> None:
 
         assert not anchors(stage)
         assert_that_no_gpu_has_two_uses(stage)
+        views = {name: gpus_of_pod(decode(encode(pod), Pod), 0) for name, pod in stage.pods().items()}
+        assert views["whole-worker-0"] == "1 GPU"
+        assert views["half-worker-0"].startswith("0.5 of vGPU 0 (GPU-000000")
         first, second, whole = (stage.pods()[name] for name in ("half-worker-0", "half-worker-1", "whole-worker-0"))
         assert given(first) == given(second) != given(whole)
         assert limits(first) == limits(second) == {"gpu": "1", "gpucores": "50", "gpumem": "8192"}

@@ -204,4 +204,4 @@ class _Probe:
 
     async def nodes(self) -> Sequence[Finding]:
         found = await self._all(NODES, "")
-        return [nodes.NODES_FORBIDDEN if found is None else nodes.check_nodes(found)]
+        return [nodes.NODES_FORBIDDEN] if found is None else [nodes.check_nodes(found), *nodes.check_hami(found)]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from tarragon.base.quantity import parse_milli
-from tarragon.base.resources import CPU, MEMORY
+from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU
 from tarragon.cli.output.finding import Finding
 from tarragon.cli.output.words import count
 from tarragon.kube.core import Node
+from tarragon.kube.scheduling.gpu_sharing import HAMI_ANNOTATION, GpuSharing, gpu_sharing
+from tarragon.kube.scheduling.hami import HAMI_SCHEDULER, hami_gpus
 
 NODES_FORBIDDEN = Finding(
     "ok", "nodes", "you may not list nodes; only the operator needs to, and without it kube-scheduler places pods"
@@ -35,10 +37,33 @@ def check_nodes(nodes: Iterable[Node]) -> Finding:
     return Finding("ok", "nodes", f"{number} with {', '.join(parts)}")
 
 
+def check_hami(nodes: Iterable[Node]) -> Iterator[Finding]:
+    """Say on which nodes HAMi shares the GPUs, and on which it is to do so and reports none."""
+    names = {node.metadata.name: bool(hami_gpus(node)) for node in nodes if gpu_sharing(node) is GpuSharing.HAMI}
+    sharing = sorted(name for name, has_gpus in names.items() if has_gpus)
+    without = sorted(names.keys() - set(sharing))
+    if sharing:
+        text = f"HAMi shares those of {_named(sharing)}: pods with GPUs go through its scheduler {HAMI_SCHEDULER}"
+        yield Finding("ok", "GPUs", text)
+    if without:
+        text = f"HAMi reports none that works on {_named(without)}: jobs get no GPUs there"
+        yield Finding(
+            "warning", "GPUs", text, f"see its annotation {HAMI_ANNOTATION} and docs/gpu-sharing.md#with-hami"
+        )
+
+
+def _named(nodes: Sequence[str]) -> str:
+    """Name the first node, and count the others."""
+    return f"node {nodes[0]}" + (f" and {len(nodes) - 1} more" if len(nodes) > 1 else "")
+
+
 def _amounts(node: Node) -> dict[str, int]:
-    """Return the allocatable resources in thousandths. Malformed quantities, as of device plugins, are ignored."""
+    """Return the allocatable resources in thousandths. Malformed quantities, as of device plugins, are ignored.
+
+    HAMi's device plugin offers each GPU several times, which would be no number of GPUs.
+    """
     found = {}
     for name, amount in node.status.allocatable.items():
         with suppress(ValueError):
             found[name] = parse_milli(amount)
-    return found
+    return {**found, NVIDIA_GPU: len(hami_gpus(node)) * 1000} if gpu_sharing(node) is GpuSharing.HAMI else found

@@ -25,7 +25,8 @@ def pod_vgpu(pod: Pod) -> int | None:
 
 def pod_request(pod: Pod) -> Resources:
     """Return what a pod takes from its node: `scheduling_request`, with its part of a vGPU if it has a share."""
-    return request_at_vgpu(scheduling_request(pod.spec, pod.status), share_of_pod(pod), pod_vgpu(pod))
+    request = without_hami(scheduling_request(pod.spec, pod.status))
+    return request_at_vgpu(request, share_of_pod(pod), pod_vgpu(pod))
 
 
 def request_at_vgpu(request: Resources, share: GpuShare | None, number: int | None) -> Resources:
@@ -71,6 +72,13 @@ def with_whole_gpus(amounts: Resources, capacity: Resources, held: Resources) ->
     kept = {name: amount for name, amount in amounts.items() if name not in lost}
     gpus = sum(_SHARE.fullmatch(name) is not None and amounts[name] >= held.get(name, 0) > 0 for name in lost)
     return {**kept, NVIDIA_GPU: kept.get(NVIDIA_GPU, 0) + gpus * 1000} if gpus else kept
+
+
+def without_hami(request: Resources) -> Resources:
+    """Return the request without the resources that only HAMi's scheduler counts: no node offers them."""
+    if SHARE_RESOURCES.isdisjoint(request):
+        return request
+    return {name: amount for name, amount in request.items() if name not in SHARE_RESOURCES}
 
 
 def without_gpus(request: Resources) -> Resources:

@@ -17,7 +17,7 @@ from tarragon.kube.core import Pod, PodSpec
 from tarragon.kube.meta import Key
 from tarragon.kube.scheduling.gpu_shares import VGPU_ANNOTATION
 from tarragon.kube.scheduling.pod_requests import reports_resources, scheduling_request
-from tarragon.kube.scheduling.vgpu_requests import pod_request, without_gpus
+from tarragon.kube.scheduling.vgpu_requests import pod_request, without_gpus, without_hami
 from tarragon.plan.objects.gpu_anchors import anchor_place
 from tarragon.scheduling.api.gpu_shares import HELD_BY_ANCHOR
 
@@ -117,4 +117,4 @@ def requests_of(pod: Pod) -> Resources:
 @lru_cache(maxsize=4096)
 def _request(spec: bytes) -> Resources:
     """Cached, because most pods share a spec, and summing up the containers would be most of the work."""
-    return scheduling_request(decode(spec, PodSpec))
+    return without_hami(scheduling_request(decode(spec, PodSpec)))

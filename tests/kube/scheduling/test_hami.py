@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarragon.base.resources import NVIDIA_GPU
-from tarragon.kube.core import Node, NodeStatus
+from tarragon.kube.core import Container, Node, NodeStatus, Pod, PodSpec, ResourceRequirements
 from tarragon.kube.meta import ObjectMeta
 from tarragon.kube.scheduling.gpu_shares import GpuShare, share_of
 from tarragon.kube.scheduling.hami import HamiGpu, gpus_of_pod, hami_gpus, node_gpu_memory
 from tarragon.kube.scheduling.node_resources import allocatable_with_gpus, node_allocatable
+from tarragon.kube.scheduling.vgpu_requests import pod_request
 
 A, B = "GPU-aaaa0000-06c0-7d70-1a51-e59b25b2c16c", "GPU-bbbb0000-06c0-7d70-1a51-e59b25b2c16c"
 MIB = 2**20
@@ -106,8 +107,6 @@ def test_a_pod_has_the_gpus_that_hami_has_chosen_and_those_that_it_may_have_only
 
 
 def test_a_pod_with_a_vgpu_has_the_share_of_its_annotations_beside_the_resources_of_hami() -> None:
-    from tarragon.kube.core import Container, ResourceRequirements
-
     limits: dict[str, str | int | float] = {NVIDIA_GPU: "1", "nvidia.com/gpucores": "33", "nvidia.com/gpumem": "100"}
     containers = [Container(name="c", resources=ResourceRequirements(limits=limits))]
     asked = {"kubeshare/gpu_request": "0.333", "kubeshare/gpu_limit": "1"}
@@ -121,10 +120,17 @@ def test_a_pod_with_a_vgpu_has_the_share_of_its_annotations_beside_the_resources
 
 
 def test_a_pod_that_names_a_gpu_without_a_vgpu_has_no_share() -> None:
-    from tarragon.kube.core import Container, ResourceRequirements
-
     limits: dict[str, str | int | float] = {NVIDIA_GPU: "1", "nvidia.com/gpucores": "100"}
     containers = [Container(name="c", resources=ResourceRequirements(limits=limits))]
 
     assert share_of({}, {}, containers) == GpuShare(request=1000, limit=1000)
     assert share_of({"tarragon.dev/gpu-uuid": A}, {}, containers) is None
+
+
+@pytest.mark.parametrize("annotations", [{}, {"tarragon.dev/gpu-uuid": A}])
+def test_a_pod_takes_gpus_from_its_node_and_no_resources_that_only_hami_counts(annotations: dict[str, str]) -> None:
+    limits: dict[str, str | int | float] = {NVIDIA_GPU: "2", "nvidia.com/gpucores": "100", "nvidia.com/gpumem": "100"}
+    spec = PodSpec(containers=[Container(name="c", resources=ResourceRequirements(limits=limits))])
+    pod = Pod(metadata=ObjectMeta(name="p", annotations=annotations), spec=spec)
+
+    assert pod_request(pod) == {NVIDIA_GPU: 2000, "pods": 1000}
