@@ -236,6 +236,18 @@ def test_a_replica_waits_until_a_gpu_is_free_and_its_job_says_so() -> None:
     assert created(world)["schedulerName"] == "hami-scheduler"
 
 
+def test_a_job_says_when_the_scheduler_of_hami_takes_no_pods() -> None:
+    world = admitted("n", limits={GPU: 1})
+    world.find_gpus = lambda _: ONE
+    created(world)
+    world.pass_time(301)
+    world.settle()
+
+    found = world.status.condition("Stalled")
+    assert found is not None
+    assert found.message == "worker-0: no scheduler has considered the pod; is hami-scheduler running?"
+
+
 def test_jobs_of_other_schedulers_are_left_as_they_are() -> None:
     job = manifest({"Worker": 1})
     worker = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]

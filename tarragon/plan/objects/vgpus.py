@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 
 from tarragon.base.resources import NVIDIA_GPU, WHOLE_GPU
 from tarragon.job.places import node_of, vgpu_of
@@ -92,7 +93,12 @@ def whole_gpus(spec: JsonObject) -> int:
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     if not any(NVIDIA_GPU in (_amounts(container, kind)) for container in containers for kind in _RESOURCES):
         return 0
-    return scheduling_request(decode(encode(spec), PodSpec)).get(NVIDIA_GPU, 0) // 1000
+    return _whole_gpus(encode({name: spec[name] for name in ("initContainers", "containers") if name in spec}))
+
+
+@lru_cache(maxsize=1024)  # the replicas of a job have one template
+def _whole_gpus(containers: bytes) -> int:
+    return scheduling_request(decode(containers, PodSpec)).get(NVIDIA_GPU, 0) // 1000
 
 
 def with_vgpu(pod: JsonObject, number: int, gpu: SharedGpu | None = None) -> JsonObject:
