@@ -66,4 +66,6 @@ def _amounts(node: Node) -> dict[str, int]:
     for name, amount in node.status.allocatable.items():
         with suppress(ValueError):
             found[name] = parse_milli(amount)
-    return {**found, NVIDIA_GPU: len(hami_gpus(node)) * 1000} if gpu_sharing(node) is GpuSharing.HAMI else found
+    if gpu_sharing(node) is not GpuSharing.HAMI:
+        return found
+    return {**found, NVIDIA_GPU: min(len(hami_gpus(node)) * 1000, found.get(NVIDIA_GPU, 0))}

@@ -20,9 +20,14 @@ def node_allocatable(node: Node) -> dict[str, int]:
 
 
 def allocatable_with_gpus(node: Node) -> dict[str, int]:
-    """Return the same with the number of GPUs that there are: HAMi's device plugin offers each several times."""
+    """Return the same with the number of GPUs that there are: HAMi's device plugin offers each several times.
+
+    When the device plugin is gone, the kubelet offers none, while the annotation stays.
+    """
     found = node_allocatable(node)
-    return {**found, NVIDIA_GPU: len(hami_gpus(node)) * 1000} if gpu_sharing(node) is GpuSharing.HAMI else found
+    if gpu_sharing(node) is not GpuSharing.HAMI:
+        return found
+    return {**found, NVIDIA_GPU: min(len(hami_gpus(node)) * 1000, found.get(NVIDIA_GPU, 0))}
 
 
 def overcommitted_resources(node: Node) -> frozenset[str]:

@@ -89,6 +89,14 @@ def test_a_gpu_counts_once_however_often_the_device_plugin_offers_it() -> None:
     assert allocatable_with_gpus(node("", **{"gpu-sharing": "hami"}))[NVIDIA_GPU] == 0
 
 
+def test_a_node_whose_device_plugin_is_gone_has_no_gpus_although_the_annotation_stays() -> None:
+    metadata = node(listed({}, {"id": B})).metadata
+
+    for amounts in ({NVIDIA_GPU: "0"}, {}):
+        status = NodeStatus(allocatable={"cpu": "8", **amounts})
+        assert allocatable_with_gpus(Node(metadata=metadata, status=status))[NVIDIA_GPU] == 0
+
+
 def test_the_memory_of_a_node_is_that_of_its_smallest_gpu() -> None:
     assert node_gpu_memory(node(listed({}, {"id": B, "devmem": 16384}))) == 16384 * MIB
     assert node_gpu_memory(node(listed({}), **{"gpu-sharing": "anchor"})) == 1024 * MIB
