@@ -51,16 +51,19 @@ def part_values(counts: Mapping[int, int]) -> Values:
 
 def _best_cut(sizes: npt.NDArray[np.int64], prices: Values) -> tuple[Values, Values]:
     """Return the best price of pieces cut from each part, and how often each size is in the best cut of a GPU."""
-    values = np.zeros(GRID + 1)
-    last = np.full(GRID + 1, -1)
-    for part in range(int(sizes[0]), GRID + 1):
-        fitting = int(np.searchsorted(sizes, part, "right"))
-        worths = values[part - sizes[:fitting]] + prices[:fitting]
-        best = int(worths.argmax())
-        if worths[best] > values[part - 1] + _TOLERANCE * _TOLERANCE:
-            values[part], last[part] = worths[best], best
-        else:
-            values[part] = values[part - 1]
+    # Plain numbers: there are few sizes, and numpy takes several times as long.
+    pieces = list(zip(sizes.tolist(), prices.tolist(), range(len(sizes)), strict=True))
+    values, last = [0.0] * (GRID + 1), [-1] * (GRID + 1)
+    for part in range(1, GRID + 1):
+        most, least = values[part - 1], values[part - 1] + _TOLERANCE * _TOLERANCE
+        for size, price, index in pieces:
+            if size > part:
+                break
+            value = values[part - size] + price
+            if value > least:
+                most = least = value
+                last[part] = index
+        values[part] = most
     pattern, rest = np.zeros(len(sizes)), GRID
     while rest > 0:
         if last[rest] < 0:
@@ -68,4 +71,4 @@ def _best_cut(sizes: npt.NDArray[np.int64], prices: Values) -> tuple[Values, Val
         else:
             pattern[last[rest]] += 1
             rest -= int(sizes[last[rest]])
-    return values, pattern
+    return np.array(values), pattern
