@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tarragon.base.resources import WHOLE_GPU
 from tarragon.scheduling.api.gpu_shares import VgpuShare
-from tarragon.scheduling.state.vgpus import ONE_GPU, VgpuColumns, left_of, memory_of_gpus
+from tarragon.scheduling.state.vgpus import FULL, MAX_MEMORY, ONE_GPU, VgpuColumns, left_of, memory_of_gpus
 
 Amounts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -42,16 +42,14 @@ class GpusLeft:
     def of(cls, table: Amounts, vgpus: VgpuColumns) -> GpusLeft:
         free, gpu_memory = vgpus.free_gpus(lambda column: table[:, column]), table[:, vgpus.gpu_memory]
         rows = np.flatnonzero(free >= ONE_GPU)
-        whole = np.full(len(rows), WHOLE_GPU)
-        parts = [(rows, np.full(len(rows), FREE), whole, gpu_memory[rows], gpu_memory[rows], free[rows] // ONE_GPU)]
-        for number, (share, memory) in enumerate(zip(vgpus.shares, vgpus.memories, strict=True)):
-            used = table[:, share]
-            left = left_of(used)
-            rows = np.flatnonzero((used < 0) & (left > 0) & (free >= 0))
-            memory_left = (gpu_memory[rows] + table[rows, memory]).clip(min=0)
-            one = np.ones(len(rows), np.int64)
-            parts.append((rows, np.full(len(rows), number), left[rows], memory_left, gpu_memory[rows], one))
-        return cls.joined([cls(*arrays) for arrays in parts])
+        whole, memory = np.full(len(rows), WHOLE_GPU), gpu_memory[rows]
+        unused = cls(rows, np.full(len(rows), FREE), whole, memory, memory, free[rows] // ONE_GPU)
+        used = table.T[list(vgpus.shares)]
+        numbers, rows = ((used < 0) & (used > -FULL) & (free >= 0)).nonzero()
+        memory = gpu_memory[rows]
+        memory_left = np.maximum(memory + table[rows, np.array(vgpus.memories)[numbers]], 0)
+        shared = cls(rows, numbers, left_of(used[numbers, rows]), memory_left, memory, np.ones(len(rows), np.int64))
+        return cls.joined([unused, shared])
 
     @classmethod
     def joined(cls, several: Sequence[GpusLeft]) -> GpusLeft:
@@ -97,9 +95,12 @@ class GpusLeft:
         fitting = self.with_left(share.request)
         if not len(fitting):
             return 0
-        needed = fitting.needed_memory(share)
-        by_memory = np.where(needed > 0, fitting.memory // np.maximum(needed, 1), WHOLE_GPU)
-        times = np.minimum(fitting.left // share.request, by_memory)
+        times = fitting.left // share.request
+        if share.memory is None:
+            needed = fitting.needed_memory(share)
+            times = np.minimum(times, np.where(needed > 0, fitting.memory // np.maximum(needed, 1), WHOLE_GPU))
+        elif share.memory:
+            times = np.minimum(times, fitting.memory // min(share.memory, MAX_MEMORY))
         if share.constraints.anti_affinity:
             times = np.minimum(times, 1)
-        return int((times * (1 if share.constraints.gpu_id else fitting.counts)).sum())
+        return int(times.sum() if share.constraints.gpu_id else times @ fitting.counts)
