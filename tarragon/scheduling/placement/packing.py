@@ -352,11 +352,15 @@ def _taken_by(wants: Sequence[ReplicaBatch], ledger: NodeLedger, rows: Amounts) 
     """What each of these rows would take (in units of the largest node), and whether that is everything."""
     free: Amounts = ledger.table[rows]
     taken, is_all = np.zeros(len(rows), np.float64), np.ones(len(rows), np.bool_)
-    for want in wants:
+    for index, want in enumerate(wants):
         count = np.minimum(want.request.room_without_preselection(free, want.request.mask[rows]), want.count)
-        free = want.request.taken_from(free, count, ledger.part_worth)
         taken += count * want.weight
         is_all &= count == want.count
+        others = wants[index + 1 :]
+        if any(other.request.vgpus is not None for other in others):
+            free = want.request.taken_from(free, count, ledger.part_worth)
+        elif others:
+            free = want.request.taken_beside_gpus(free, count)
     return taken, is_all
 
 

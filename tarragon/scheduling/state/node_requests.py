@@ -40,6 +40,7 @@ class NodeRequest:
     """What a replica of a demand requests of a node. Demands with equal requests of the same nodes share one object."""
 
     __slots__ = (
+        "_amounts",
         "columns",
         "costs",
         "is_possible",
@@ -66,6 +67,8 @@ class NodeRequest:
         derived = () if self.vgpus is None else (self.vgpus.unshared,)
         self.columns = [(column, int(row[column])) for column in scarcest if row[column] > 0 and column not in derived]
         """The requested amounts of each column that is requested."""
+        self._amounts = [(column, amount) for column, amount in enumerate(row.tolist()) if amount]
+        """The same, with the columns that are computed from others."""
         self.is_possible = possible
         """Whether the nodes have all requested resources at all."""
         self.most_on_empty_node = int(UNLIMITED_ROOM)
@@ -114,8 +117,8 @@ class NodeRequest:
         there is no room for all.
         """
         numbers: list[int] = []
-        for column in self.row.nonzero()[0].tolist():
-            free[column] -= int(self.row[column]) * count
+        for column, amount in self._amounts:
+            free[column] -= amount * count
         if self.share is not None and self.vgpus is not None:
             for _ in range(count):
                 number = self.vgpus.choose(self.share, free, worth)
@@ -128,14 +131,22 @@ class NodeRequest:
     def taken_from(self, free: Amounts, counts: Amounts, worth: PartWorth) -> Amounts:
         """Return these rows after each has given room to so many replicas."""
         if self.share is None:
-            left: Amounts = free - counts[:, None] * self.row
+            left = self.taken_beside_gpus(free, counts)
             if self.vgpus is not None:
                 self.vgpus.settle(left)
             return left
         rows: list[list[int]] = free.tolist()
         for row, count in zip(rows, counts.tolist(), strict=True):
-            self.take_from(row, count, worth)
+            if count:
+                self.take_from(row, count, worth)
         return np.array(rows, np.int64).reshape(free.shape)
+
+    def taken_beside_gpus(self, free: Amounts, counts: Amounts) -> Amounts:
+        """Do as `taken_from`, but leave the GPUs as they are. That is quick, and enough where only requests without
+        GPUs follow.
+        """
+        left: Amounts = free - counts[:, None] * self.row
+        return left
 
     def room_on_rows(self, free: Amounts, rows: Amounts) -> Amounts:
         """Do as `room`, where only these rows may have any. Often they are few, as the scarcest resource is used up on
