@@ -212,7 +212,7 @@ def test_whether_it_could_fit_is_told_without_taking_and_anew_when_something_was
     assert ledger.free("a")[NVIDIA_GPU] == 4
     ledger.take("a", {NVIDIA_GPU: 2})
     assert not is_feasible(gang, ledger)
-    ledger.release("a", {NVIDIA_GPU: 1})
+    ledger.release([("a", {NVIDIA_GPU: 1}, 1)])
     assert is_feasible(gang, ledger)
 
 
@@ -407,7 +407,7 @@ def test_what_is_known_of_nodes_is_told_anew_when_they_change() -> None:
     assert room(ledger, wanted).tolist() == [4, 4]
     ledger.take("b", {NVIDIA_GPU: 3})
     other = ledger.copy()
-    other.release("b", {NVIDIA_GPU: 1})
+    other.release([("b", {NVIDIA_GPU: 1}, 1)])
     assert (room(ledger, wanted).tolist(), room(other, wanted).tolist()) == (
         [4, 1],
         [4, 2],
@@ -432,7 +432,7 @@ def test_what_a_ledger_remembers_is_what_a_new_one_would_find_or_has_missed_sinc
     for step, number, amount in steps:
         name, wanted = nodes[number % len(nodes)].name, {NVIDIA_GPU: amount, CPU: 1}
         if step == "give":
-            ledger.release(name, wanted)
+            ledger.release([(name, wanted, 1)])
             has_missed = False
         elif step == "take" and ledger.fits(name, wanted):
             ledger.take(name, wanted)
@@ -463,7 +463,7 @@ def test_what_is_known_of_too_little_now_is_true_of_soon(
     for step, number, amount in steps:
         name, wanted = nodes[number % len(nodes)].name, {NVIDIA_GPU: amount, CPU: 1}
         if step == "give":
-            soon.release(name, wanted)
+            soon.release([(name, wanted, 1)])
         elif step == "take" and now.fits(name, wanted):
             now.take(name, wanted)
             soon.take(name, wanted)

@@ -47,7 +47,7 @@ def test_what_is_told_of_all_questions_at_once_is_what_each_finds(
         now = NodeLedger.of_free(inventory, memory.of(inventory, ()))
         for ledger in (now, now.with_releasing(), now.copy()):
             for number, amount in taken:
-                ledger.reserve(inventory.names[number % len(nodes)], {NVIDIA_GPU: amount, CPU: 1})
+                ledger.reserve([(inventory.names[number % len(nodes)], {NVIDIA_GPU: amount, CPU: 1}, 1)])
                 for demand in demands:
                     assert ledger.has_room(ledger.requests.of(demand), demand.requested) == (
                         counted(demand, ledger) >= demand.requested

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -173,7 +173,7 @@ class SchedulingCycle:
         """Reserve these nodes for the gang: what is free there and what becomes free."""
         parts = self.nodes.held_by(gang.demands, nodes)
         self._set_aside(parts)
-        _reserve(self.future_free, parts)
+        self.future_free.reserve(parts)
         self.usage.charge(gang, nodes)
 
     def defer_for_resources(self, standing: QueueEntry, kind: ShapeState) -> Defer:
@@ -245,12 +245,12 @@ class SchedulingCycle:
         """Record that a gang has got free resources on these nodes."""
         parts = self.nodes.held_by(gang.demands, nodes)
         for ledger in filter(None, (self.future_free, self._before_reservations)):
-            _reserve(ledger, parts)
+            ledger.reserve(parts)
         self.usage.charge(gang, nodes)
 
     def record_move(self, gang: RunningGang, nodes: Mapping[Replica, str]) -> None:
         """Record that replicas which already count towards shares have got other nodes."""
-        _reserve(self.future_free, self.nodes.held_by(gang.demands, nodes))
+        self.future_free.reserve(self.nodes.held_by(gang.demands, nodes))
 
     def _release(self, gang: RunningGang, nodes: Mapping[Replica, str]) -> None:
         self._is_releasing = True
@@ -258,14 +258,12 @@ class SchedulingCycle:
             kind.has_no_future_room, kind.was_starving = False, None
         self._without_room_soon.clear()
         self.usage.release(gang, nodes.keys() - gang.finished)
-        for node, amounts, number in self.nodes.held_by(gang.demands, nodes, gang.finished):
-            if node in self.nodes.row_of:
-                self.future_free.release(node, amounts, number)
+        self.future_free.release(self.nodes.held_by(gang.demands, nodes, gang.finished))
 
     def _set_aside(self, parts: Sequence[Allocation]) -> None:
         if self._before_reservations is None:
             self._before_reservations = self.free.copy()
-        _reserve(self.free, parts)
+        self.free.reserve(parts)
 
     def _over_quota(self, standing: QueueEntry, kind: ShapeState, quota: Resources) -> Defer | None:
         """Return a wait if the gang exceeds its quota.
@@ -314,8 +312,3 @@ def is_known_to_lack(kind: ShapeState, ledger: NodeLedger) -> bool:
         if ledger.is_known_to_lack(request, count):
             return True
     return False
-
-
-def _reserve(ledger: NodeLedger, parts: Iterable[Allocation]) -> None:
-    for node, amounts, number in parts:
-        ledger.reserve(node, amounts, number)

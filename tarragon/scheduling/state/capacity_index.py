@@ -19,7 +19,49 @@ _FULL_COUNT_PART = 4
 """If more than one in this many nodes has changed, all are counted again."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Amounts:
+    """What requests have of some columns, each distinct combination once: most requests have one of a few."""
+
+    columns: Sequence[tuple[int, Amounts, Amounts]]
+    """For each column its index, the amount of each combination (at least 1), and the cap where that amount is 0."""
+    index: Amounts
+    """The combination of each request."""
+    shares: Sequence[VgpuShare] = ()
+    """Combinations that follow those of the columns: requests for shares of GPUs."""
+    vgpus: VgpuColumns | None = None
+    """None if there are no shares."""
+
+    @classmethod
+    def of(cls, requests: Sequence[NodeRequest], columns: Sequence[int]) -> _Amounts:
+        amounts = np.array([request.row[columns] for request in requests], np.int64)
+        distinct, index = np.unique(amounts, axis=0, return_inverse=True)
+        parts = [
+            (column, np.maximum(amount, 1)[:, None], np.where(amount, 0, ROOM_CAP)[:, None])
+            for column, amount in zip(columns, distinct.T, strict=True)
+        ]
+        vgpus = next((request.vgpus for request in requests if request.share is not None), None)
+        if vgpus is None or vgpus.free not in columns:
+            return cls(parts, index)
+        shares = list(dict.fromkeys(request.share for request in requests if request.share is not None))
+        number_of = {share: number for number, share in enumerate(shares, len(distinct))}
+        for position, request in enumerate(requests):
+            if request.share is not None:
+                index[position] = number_of[request.share]
+        return cls(parts, index, shares, vgpus)
+
+    def room(self, free: Amounts) -> Amounts:
+        """How many replicas of each combination each row takes."""
+        (column, amounts, cap), *others = self.columns
+        room: Amounts = free[:, column].clip(min=0) // amounts + cap
+        for column, amounts, cap in others:
+            np.minimum(room, free[:, column].clip(min=0) // amounts + cap, out=room)
+        if self.vgpus is not None:
+            room = np.concatenate([room, self.vgpus.rooms(self.shares, lambda column: free[:, column])])
+        return room
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Tables:
     """All requests as tables, each distinct amount and each distinct set of eligible nodes once."""
 
@@ -27,16 +69,7 @@ class _Tables:
     """A row for each set of nodes: the cap on these nodes, 0 elsewhere."""
     most_of: Amounts
     """The row of each request in `most`."""
-    amounts: Sequence[tuple[int, Amounts, Amounts, Amounts]]
-    """For each column that is requested: its index; the distinct amounts, at least 1; the cap where the amount is 0;
-    and for each request the index of its amount.
-    """
-    shares: tuple[Amounts, Sequence[VgpuShare], Amounts]
-    """The indexes of the requests for shares of GPUs, the distinct shares, and for each of these requests the index of
-    its share.
-    """
-    vgpus: VgpuColumns | None
-    """None if no request is for a share."""
+    amounts: Sequence[_Amounts]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,13 +105,14 @@ class CapacityIndex:
     def clear(self) -> None:
         self.requests, self._tables = [], None
 
-    def count_totals(self, free: Amounts, before: RequestTotals | None) -> RequestTotals:
+    def count_totals(self, free: Amounts, before: RequestTotals | None, rows: Amounts | None = None) -> RequestTotals:
         """Return the totals for these free amounts, updated from earlier ones where that is quicker. The table must not
-        change afterwards.
+        change afterwards. `rows` are those that may have changed, if that is known.
         """
         totals = np.zeros(0, np.int64)
         if before is not None and before.requests is self.requests:
-            rows = np.flatnonzero((before.free != free).any(axis=1))
+            if rows is None:
+                rows = np.flatnonzero((before.free != free).any(axis=1))
             if len(rows) * _FULL_COUNT_PART <= len(free):
                 count = len(before.totals)
                 totals = before.totals + self._difference(rows, free[rows], before.free[rows])[:count]
@@ -93,17 +127,10 @@ class CapacityIndex:
             return np.zeros(len(self.requests), np.int64)
         if self._tables is None:
             self._tables = _tables(self.requests)
-        unclipped = np.concatenate([free, before])
-        both = unclipped.clip(min=0)
+        both = np.concatenate([free, before])
         room = self._tables.most[:, np.concatenate([rows, rows])][self._tables.most_of]
-        for column, amounts, cap, index in self._tables.amounts:
-            room_by_amount = both[:, column] // amounts
-            room_by_amount += cap
-            np.minimum(room, room_by_amount[index] if len(room_by_amount) > 1 else room_by_amount, out=room)
-        if self._tables.vgpus is not None:
-            indexes, shares, of_share = self._tables.shares
-            rooms = self._tables.vgpus.rooms(shares, lambda column: unclipped[:, column])
-            room[indexes] = np.minimum(room[indexes], rooms[of_share])
+        for amounts in self._tables.amounts:
+            np.minimum(room, amounts.room(both)[amounts.index], out=room)
         more: Amounts = room[:, : len(rows)].sum(axis=1) - room[:, len(rows) :].sum(axis=1)
         return more
 
@@ -115,25 +142,16 @@ def _tables(requests: Sequence[NodeRequest]) -> _Tables:
     ]
     distinct = dict(masks)
     positions = {number: position for position, number in enumerate(distinct)}
-    columns = np.array([request.row for request in requests], np.int64).T
-    sharing = [(index, request.share) for index, request in enumerate(requests) if request.share is not None]
-    shares = list(dict.fromkeys(share for _, share in sharing))
-    number_of = {share: number for number, share in enumerate(shares)}
-    uniques = [np.unique(column, return_inverse=True) for column in columns]
+    table = np.array([request.row for request in requests], np.int64)
+    vgpus = next((request.vgpus for request in requests if request.vgpus is not None), None)
+    gpus = [] if vgpus is None else [vgpus.free]
+    # How many GPUs nobody holds whole follows from the free ones.
+    derived = [] if vgpus is None else [vgpus.unshared]
+    others = [column for column in np.flatnonzero(table.any(axis=0)).tolist() if column not in (*gpus, *derived)]
     return _Tables(
         np.where(np.array(list(distinct.values())), ROOM_CAP, 0),
         np.array([positions[number] for number, _ in masks], np.int64),
-        [
-            (column, np.maximum(amounts, 1)[:, None], np.where(amounts, 0, ROOM_CAP)[:, None], index)
-            for column, (amounts, index) in enumerate(uniques)
-            if amounts.any()
-        ],
-        (
-            np.array([index for index, _ in sharing], np.int64),
-            shares,
-            np.array([number_of[share] for _, share in sharing], np.int64),
-        ),
-        next((request.vgpus for request in requests if request.share is not None), None),
+        [_Amounts.of(requests, columns) for columns in (gpus, others) if columns],
     )
 
 

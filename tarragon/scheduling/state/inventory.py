@@ -132,8 +132,7 @@ class Inventory(Collection[NodeState]):
 
     def to_row(self, amounts: Resources) -> Amounts:
         """Convert the amounts of one node to a row."""
-        row: Amounts = _table([amounts], self.layout.columns)[0]
-        return row
+        return np.array(_row(amounts, self.layout.columns), np.int64)
 
     def known_row(self, amounts: Resources) -> Amounts:
         """Do as `row`, leaving out what no node has."""
@@ -206,8 +205,17 @@ class Inventory(Collection[NodeState]):
 
     def total(self, table: Amounts) -> Resources:
         """Sum a table exactly, by resource: thousands of terabytes in thousandths of bytes exceed 63 bits."""
-        high, low = (table >> 20).sum(axis=0).tolist(), (table & (2**20 - 1)).sum(axis=0).tolist()
-        return {name: (high[column] << 20) + low[column] for name, column in self.layout.columns.items()}
+        return dict(zip(self.resources, _exact_sums(table), strict=True))
+
+    def total_free(self, table: Amounts) -> Resources:
+        """Sum what is free, by resource. Nothing is in the columns of vGPUs, as what is held of these is negative."""
+        vgpus = self.layout.vgpus
+        held = () if vgpus is None else {*vgpus.shares, *vgpus.memories}
+        columns = [column for column in range(len(self.resources)) if column not in held]
+        sums = _exact_sums(table.T[columns].clip(min=0).T)
+        return dict.fromkeys(self.resources, 0) | dict(
+            zip((self.resources[column] for column in columns), sums, strict=True)
+        )
 
     def from_row(self, row: Amounts) -> Resources:
         """Convert a row of a table to amounts by resource."""
@@ -226,6 +234,11 @@ class Inventory(Collection[NodeState]):
         return score
 
 
+def _exact_sums(table: Amounts) -> list[int]:
+    high, low = (table >> 20).sum(axis=0).tolist(), (table & (2**20 - 1)).sum(axis=0).tolist()
+    return [(high_part << 20) + low_part for high_part, low_part in zip(high, low, strict=True)]
+
+
 def _weight(resource: str) -> float:
     """The weight of a resource in `Inventory.free_scores`. What is left of vGPUs is added to the free GPUs."""
     if resource.startswith(_VGPU_PREFIX):
@@ -235,14 +248,18 @@ def _weight(resource: str) -> float:
 
 def _table(of_nodes: Sequence[Resources], columns: Mapping[str, int]) -> Amounts:
     """Build a table in column order in memory, since it is read by column."""
-    table = np.zeros((len(of_nodes), len(columns)), np.int64, order="F")
+    rows = [_row(amounts, columns) for amounts in of_nodes]
+    return np.array(rows, np.int64, order="F").reshape(len(of_nodes), len(columns), order="F")
+
+
+def _row(amounts: Resources, columns: Mapping[str, int]) -> list[int]:
+    row = [0] * len(columns)
+    for name, amount in amounts.items():
+        row[columns[name]] = max(-MAX_AMOUNT, min(amount, MAX_AMOUNT))
     unshared = columns.get(UNSHARED_GPUS)
-    for row, amounts in enumerate(of_nodes):
-        for name, amount in amounts.items():
-            table[row, columns[name]] = max(-MAX_AMOUNT, min(amount, MAX_AMOUNT))
-        if unshared is not None:
-            table[row, unshared] = min(amounts.get(NVIDIA_GPU, 0), MAX_AMOUNT)
-    return table
+    if unshared is not None:
+        row[unshared] = min(amounts.get(NVIDIA_GPU, 0), MAX_AMOUNT)
+    return row
 
 
 def _free_table(states: Sequence[NodeState], layout: Layout) -> Amounts:

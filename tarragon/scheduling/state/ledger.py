@@ -19,7 +19,7 @@ from tarragon.scheduling.api.snapshot import Demand, NodeState
 from tarragon.scheduling.state.capacity_index import RequestTotals
 from tarragon.scheduling.state.gpu_worth import GpuWorth
 from tarragon.scheduling.state.gpus_left import GpusLeft
-from tarragon.scheduling.state.inventory import Inventory, ScoreArray
+from tarragon.scheduling.state.inventory import Allocation, Inventory, ScoreArray
 from tarragon.scheduling.state.memory import ClusterMemory
 from tarragon.scheduling.state.node_requests import ROOM_CAP, Amounts, NodeRequest
 from tarragon.scheduling.state.request_table import RequestTable
@@ -87,7 +87,10 @@ class NodeLedger:
 
     def update_totals(self, before: RequestTotals | None) -> RequestTotals:
         """Count the room for all known requests, from earlier totals of a similar ledger where that is quicker."""
-        totals = self._totals = self.requests.capacity_index.count_totals(self._free.copy(order="K"), before)
+        rows = None
+        if before is not None and before is self._totals and self._totals_version is not None:
+            rows = self._rows_changed_since(self._totals_version)
+        totals = self._totals = self.requests.capacity_index.count_totals(self._free.copy(order="K"), before, rows)
         self.room_limits, self._totals_version = totals.by_request(), len(self._changed_rows)
         return totals
 
@@ -278,7 +281,7 @@ class NodeLedger:
     def total(self) -> Resources:
         """What is free in total."""
         if self._total is None or self._total[1] != len(self._changed_rows):
-            self._total = self.nodes.total(self._free.clip(min=0)), len(self._changed_rows)
+            self._total = self.nodes.total_free(self._free), len(self._changed_rows)
         return self._total[0]
 
     def gpus_left(self, request: NodeRequest | None = None) -> GpusLeft | None:
@@ -366,13 +369,9 @@ class NodeLedger:
         """What a part of a GPU is worth."""
         return float if self.worth is None else self.worth.part
 
-    def release(self, node: str, amounts: Resources, times: int = 1) -> None:
-        """Give back what was taken, or that many times as much."""
-        given = self._row(amounts)
-        if given is not None:
-            row = self.nodes.row_of[node]
-            self._free[row] += given * times
-            self._mark_changed([row])
+    def release(self, parts: Iterable[Allocation]) -> None:
+        """Give back what was taken, as far as its places still exist."""
+        if self._add([part for part in parts if part[0] in self.nodes.row_of], 1):
             self.infeasible.clear()
             self.feasible.clear()
             self.room_limits.clear()
@@ -380,20 +379,27 @@ class NodeLedger:
             self._candidates.clear()
             self._free_as_floats = None
 
-    def reserve(self, node: str, amounts: Resources, times: int = 1) -> None:
+    def reserve(self, parts: Iterable[Allocation]) -> None:
         """Reserve resources, including ones that are not free yet: free amounts may become negative."""
-        kept = self._row(amounts)
-        if kept is not None:
-            row = self.nodes.row_of[node]
-            self._free[row] -= kept * times
-            self._mark_changed([row])
+        if self._add(parts, -1):
             self.feasible.clear()
 
     def release_all(self, placed: Mapping[Replica, str], demands: Sequence[Demand]) -> None:
         """Give back a whole placement."""
-        for place, amounts, number in self.nodes.held_by(demands, placed):
-            if place in self.nodes.row_of:
-                self.release(place, amounts, number)
+        self.release(self.nodes.held_by(demands, placed))
+
+    def _add(self, parts: Iterable[Allocation], sign: int) -> bool:
+        """Add these amounts, or subtract them; return whether there are any."""
+        rows: list[int] = []
+        for place, amounts, times in parts:
+            each = self._row(amounts)
+            if each is not None:
+                row = self.nodes.row_of[place]
+                self._free[row] += each * (times * sign)
+                rows.append(row)
+        if rows:
+            self._mark_changed(rows)
+        return bool(rows)
 
     def _mark_changed(self, rows: Sequence[int]) -> None:
         if self.nodes.layout.vgpus is not None:
@@ -417,10 +423,13 @@ class NodeLedger:
 
     def _refreshed(self, cached: tuple[Array, int], compute: Callable[[Amounts], Array]) -> Array:
         values, version = cached
-        rows = np.array(list(set(self._changed_rows[version:])), np.int64)
+        rows = self._rows_changed_since(version)
         refreshed = values.copy()
         refreshed[rows] = compute(rows)
         return refreshed
+
+    def _rows_changed_since(self, version: int) -> Amounts:
+        return np.array(list(set(self._changed_rows[version:])), np.int64)
 
     def _row(self, wanted: Resources) -> Amounts | None:
         """Convert amounts to a row; None if one of the resources is on no node. Cached, as the same amounts are used
