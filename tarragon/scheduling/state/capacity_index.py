@@ -6,7 +6,7 @@ for every request; few nodes change between cycles, so only these are counted ag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,10 +79,8 @@ class RequestTotals:
     requests: Sequence[NodeRequest]
     free: Amounts
     totals: Amounts
-
-    def by_request(self) -> dict[NodeRequest, int]:
-        """Return the totals by request. Requests that were added since are missing."""
-        return dict(zip(self.requests, self.totals.tolist(), strict=False))
+    by_request: Mapping[NodeRequest, int]
+    """The totals by request. Requests that were added since are missing."""
 
 
 class CapacityIndex:
@@ -109,15 +107,19 @@ class CapacityIndex:
         """Return the totals for these free amounts, updated from earlier ones where that is quicker. The table must not
         change afterwards. `rows` are those that may have changed, if that is known.
         """
-        totals = np.zeros(0, np.int64)
+        totals, by_request = np.zeros(0, np.int64), dict[NodeRequest, int]()
         if before is not None and before.requests is self.requests:
             if rows is None:
                 rows = np.flatnonzero((before.free != free).any(axis=1))
             if len(rows) * _FULL_COUNT_PART <= len(free):
-                count = len(before.totals)
-                totals = before.totals + self._difference(rows, free[rows], before.free[rows])[:count]
+                difference = self._difference(rows, free[rows], before.free[rows])[: len(before.totals)]
+                totals = before.totals + difference
+                by_request = dict(before.by_request)
+                for changed in np.flatnonzero(difference).tolist():
+                    by_request[self.requests[changed]] = int(totals[changed])
         new = [_room(request, free) for request in self.requests[len(totals) :]]
-        return RequestTotals(self.requests, free, np.concatenate([totals, np.array(new, np.int64)]))
+        by_request.update(zip(self.requests[len(totals) :], new, strict=True))
+        return RequestTotals(self.requests, free, np.concatenate([totals, np.array(new, np.int64)]), by_request)
 
     def _difference(self, rows: Amounts, free: Amounts, before: Amounts) -> Amounts:
         """Return the additional room for each request if the free amounts of these rows change from

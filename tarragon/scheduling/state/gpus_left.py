@@ -40,12 +40,13 @@ class GpusLeft:
 
     @classmethod
     def of(cls, table: Amounts, vgpus: VgpuColumns) -> GpusLeft:
-        free, gpu_memory = vgpus.free_gpus(lambda column: table[:, column]), table[:, vgpus.gpu_memory]
+        free, gpu_memory = table[:, vgpus.free], table[:, vgpus.gpu_memory]
         rows = np.flatnonzero(free >= ONE_GPU)
         whole, memory = np.full(len(rows), WHOLE_GPU), gpu_memory[rows]
         unused = cls(rows, np.full(len(rows), FREE), whole, memory, memory, free[rows] // ONE_GPU)
         used = table.T[list(vgpus.shares)]
-        numbers, rows = ((used < 0) & (used > -FULL) & (free >= 0)).nonzero()
+        has_left = (used < 0) & (used > -FULL) & (free >= 0)
+        numbers, rows = np.divmod(np.flatnonzero(has_left), len(table))  # In a tenth of the time of `nonzero`.
         memory = gpu_memory[rows]
         memory_left = np.maximum(memory + table[rows, np.array(vgpus.memories)[numbers]], 0)
         shared = cls(rows, numbers, left_of(used[numbers, rows]), memory_left, memory, np.ones(len(rows), np.int64))
@@ -55,7 +56,7 @@ class GpusLeft:
     def joined(cls, several: Sequence[GpusLeft]) -> GpusLeft:
         """Return the GPUs of several tables, whose rows mean nothing together."""
         found = cls(*(np.concatenate(arrays) for arrays in zip(*(each.arrays for each in several), strict=True)))
-        order = np.argsort(-found.left, kind="stable")
+        order = np.argsort(-found.left.astype(np.int16), kind="stable")  # Small numbers are sorted five times as fast.
         return cls(*(array[order] for array in found.arrays))
 
     def on(self, mask: Mask) -> GpusLeft:

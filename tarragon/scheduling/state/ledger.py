@@ -91,7 +91,7 @@ class NodeLedger:
         if before is not None and before is self._totals and self._totals_version is not None:
             rows = self._rows_changed_since(self._totals_version)
         totals = self._totals = self.requests.capacity_index.count_totals(self._free.copy(order="K"), before, rows)
-        self.room_limits, self._totals_version = totals.by_request(), len(self._changed_rows)
+        self.room_limits, self._totals_version = dict(totals.by_request), len(self._changed_rows)
         return totals
 
     def with_releasing(self) -> NodeLedger:

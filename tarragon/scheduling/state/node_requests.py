@@ -183,7 +183,8 @@ class NodeRequest:
         if not self.columns and self.share is None:
             return np.full(len(free[rows]), UNLIMITED_ROOM)
         if self.share is not None:
-            return np.maximum(self.room_of(lambda column: free[rows, column]), 0)
+            some = free.T[:, rows]  # All columns at once: that takes as long as for one or two of them.
+            return np.maximum(self.room_of(some.__getitem__), 0)
         (column, amount), *others = self.columns
         room: Amounts = free[rows, column] // amount
         for column, amount in others:
