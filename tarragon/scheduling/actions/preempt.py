@@ -11,7 +11,6 @@ import numpy as np
 
 from tarragon.scheduling.api.decision import PREEMPTED, Defer, made_room_for
 from tarragon.scheduling.api.snapshot import RunningGang, WaitingGang
-from tarragon.scheduling.cycle.preemption_simulation import AllocationTable
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle, ShapeState
 from tarragon.scheduling.cycle.shrink import ReclaimablePool
 from tarragon.scheduling.cycle.victims import has_room_for_each, searches_per_cycle, select_victims
@@ -30,10 +29,6 @@ class _LowerPriority:
     key: tuple[int, int, int]
     """The priority, the number of changed gangs, and the ledger's version for which this was computed."""
     order: Amounts
-    held: AllocationTable
-    """What they hold at their minimum."""
-    soon: NodeLedger
-    """The ledger as if all of them had shrunk to their minimum."""
     all_evicted: NodeLedger
     """The ledger as if all of them had ended."""
 
@@ -94,28 +89,26 @@ class Preemption:
         return bool(victims)
 
     def _select_victims(self, gang: WaitingGang, kind: ShapeState) -> list[RunningGang]:
-        """Select the gangs that have to be evicted even if all gangs of lower priority shrink to their minimum."""
-        lower = self._lower_than(gang.priority)
-        victims = (
-            select_victims(kind.minimum_demands, lower.order, lower.held, lower.soon) if len(lower.order) else None
-        )
-        return [] if victims is None else [self._cycle.snapshot.running[index] for index in victims.indexes]
+        """Select the gangs that have to be evicted even if all gangs of lower priority shrink to their minimum. What
+        they give back that way is not counted again when they are evicted.
+        """
+        cycle, order = self._cycle, self._lower_than(gang.priority).order
+        if not len(order):
+            return []
+        reclaimable = self._reclaimable_now().allocations(gang.priority)
+        shrunk = cycle.future_free.with_released(reclaimable.rows, reclaimable.amounts)
+        victims = select_victims(kind.minimum_demands, order, cycle.allocations.minus(reclaimable), shrunk)
+        return [] if victims is None else [cycle.snapshot.running[index] for index in victims.indexes]
 
     def _lower_than(self, priority: int) -> _LowerPriority:
-        """Return the gangs below a priority, as if all of them had shrunk to their minimum. What they gave back that
-        way is not counted again when they are evicted.
-
-        Kept until something changes, as for most gangs it is too little.
-        """
+        """Return the gangs below a priority. Kept until something changes, as for most gangs they hold too little."""
         cycle = self._cycle
         key = priority, len(cycle.changed_gangs), cycle.future_free.version
         if self._lower is None or self._lower.key != key:
             order, priorities = self._in_eviction_order()
             lower = cycle.without_changed(order[: np.searchsorted(priorities, priority)])
-            reclaimable = self._reclaimable_now().allocations(priority)
-            held = cycle.allocations.minus(reclaimable)
-            soon = cycle.future_free.with_released(reclaimable.rows, reclaimable.amounts)
-            self._lower = _LowerPriority(key, lower, held, soon, held.ledger_without(lower, soon))
+            all_evicted = cycle.allocations.ledger_without(lower, cycle.future_free)
+            self._lower = _LowerPriority(key, lower, all_evicted)
         return self._lower
 
     def _reclaimable_now(self) -> ReclaimablePool:
