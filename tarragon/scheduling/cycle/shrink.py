@@ -121,10 +121,8 @@ class ReclaimablePool:
         """Return the ledger as if everything were reclaimed. For most waiting gangs even that is too little, which the
         capacity index then answers quickly.
         """
-        ledger_if_shrunk, index = (
-            self._ledger_without(np.arange(len(self._units)), ledger),
-            ledger.requests.capacity_index,
-        )
+        ledger_if_shrunk = ledger.with_released(self._rows, self._freed)
+        index = ledger.requests.capacity_index
         index.last_with_reclaimable = ledger_if_shrunk.update_totals(index.last_with_reclaimable)
         return ledger_if_shrunk
 

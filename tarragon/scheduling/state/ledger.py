@@ -254,17 +254,15 @@ class NodeLedger:
 
     def tightest(self, rows: Amounts, wanted: int, requests: Sequence[tuple[NodeRequest, int]]) -> list[int]:
         """The `wanted` of these rows on which so many replicas of each request waste least; the first of equal ones."""
-        scores = self.free_scores()[rows]
         columns = self.requests.worth_columns
-        order = None
         if self.worth is not None and columns is not None and len(rows) > 1:
-            waste = columns.waste(self.worth, self._free[rows], requests)
-            order = np.lexsort((scores, waste))
-        elif wanted > 1:
-            order = np.argsort(scores, kind="stable")
-        if order is None:
-            return [int(rows[int(np.argmin(scores))])]
-        return [int(row) for row in rows[order[:wanted]]]
+            table = self._free[rows]
+            order = np.lexsort((self.nodes.free_scores(table), columns.waste(self.worth, table, requests)))
+            return [int(row) for row in rows[order[:wanted]]]
+        scores = self.free_scores()[rows]
+        if wanted > 1:
+            return [int(row) for row in rows[np.argsort(scores, kind="stable")[:wanted]]]
+        return [int(rows[int(np.argmin(scores))])]
 
     def may_have_total(self, amounts: Amounts, request: NodeRequest) -> bool:
         """Whether the request's eligible rows have as much in total, however fragmented. The sums are kept from the
