@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from operator import attrgetter
 
 import numpy as np
@@ -103,15 +104,15 @@ class SchedulingCycle:
         """Kinds without room in `future_free`, to be tried again once more is released."""
         self._quota_waits: dict[str, dict[ShapeState, WaitReason]] = {}
 
-    def _requests(self) -> Iterator[tuple[NodeRequest, int]]:
-        """Yield what gangs request, which says how to place shares of GPUs: many of them are representative."""
+    def _requests(self) -> Iterable[tuple[NodeRequest, int]]:
+        """Return what gangs request, which says how to place shares of GPUs: many of them are representative."""
         if self.memory.requests.worth_columns is None:
-            return
+            return ()
         request_of = self.memory.requests.of
-        for gang in self.snapshot.waiting[:MAX_REPRESENTATIVE]:
-            yield from ((request_of(demand), demand.requested) for demand in gang.demands)
-        for held in self.memory.requests_held.get_all(self.snapshot.running, self._requests_held):
-            yield from held
+        waiting = self.snapshot.waiting[:MAX_REPRESENTATIVE]
+        wanted = [(request_of(demand), demand.requested) for gang in waiting for demand in gang.demands]
+        held = self.memory.requests_held.get_all(self.snapshot.running, self._requests_held)
+        return chain(wanted, chain.from_iterable(held))
 
     def _requests_held(self, gang: RunningGang) -> Sequence[tuple[NodeRequest, int]]:
         counts = Counter(replica.type for replica in gang.nodes)
