@@ -229,7 +229,6 @@ class VgpuColumns:
             return None
         found: tuple[bool, float, int, int] | None = None
         is_unused_seen = free_gpus < ONE_GPU
-        marks = self._marks(free.__getitem__)
         for number in self._with_gpu_id(share, free) or range(free[self.shareable] // ONE_GPU):
             is_open = free[self.shares[number]] < 0
             if (not is_open and is_unused_seen) or self._times_on(share, free, number) <= 0:
@@ -239,8 +238,7 @@ class VgpuColumns:
             is_unused_seen |= not is_open
             left = left_of(free[self.shares[number]]) if is_open else WHOLE_GPU
             before = worth(left) if is_open else UNUSED_GPU * worth(WHOLE_GPU)
-            is_apart = bool(share.constraints.affinity) and not share.constraints.has_affinity(number, marks)
-            loss = is_apart, before - worth(left - share.request), left, number
+            loss = self._is_apart(share, free, number), before - worth(left - share.request), left, number
             if found is None or loss < found:
                 found = loss
         return None if found is None else found[-1]
@@ -283,6 +281,12 @@ class VgpuColumns:
             return True
         users = users_of(free[self.shares[number]])
         return bool(share.constraints.permit(number, users, self._marks(free.__getitem__)))
+
+    def _is_apart(self, share: VgpuShare, free: Sequence[int], number: int) -> bool:
+        """Whether the share wants to join others with its affinity, and the vGPU has none of them."""
+        if not share.constraints.affinity:
+            return False
+        return not share.constraints.has_affinity(number, self._marks(free.__getitem__))
 
     def _with_gpu_id(self, share: VgpuShare, free: Sequence[int]) -> Sequence[int]:
         """The vGPU with the share's GPUID, if there is one on the node."""
