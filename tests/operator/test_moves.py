@@ -71,6 +71,20 @@ async def test_pods_stay_on_a_node_that_is_cordoned(stage: Stage) -> None:
     assert {name: stage.pods()[name]["metadata"]["uid"] for name in before} == before
 
 
+async def test_pods_of_an_elastic_gang_stay_on_a_node_that_is_cordoned(stage: Stage) -> None:
+    stage.start_operator()
+    elastic: Json = {"min-instances": 1, "max-instances": 2}
+    await runs_on_two_nodes(stage, **elastic)
+    await stage.node("z", cpu="1")
+    await stage.submit("other", Worker=group(1, cpu="1"))
+    await stage.until_pods(*PAIR, "other-worker-0")
+    await change(stage, "y", unschedulable=True)
+    await stage.submit("later", Worker=group(1, cpu="1"))
+    await stage.world.until(lambda: "wait" in stage.admission("later"))
+
+    assert stage.admission("a")["size"] == {"Worker": 2}
+
+
 async def test_who_is_drained_goes_elsewhere_at_once_and_no_restart_is_counted(stage: Stage) -> None:
     stage.start_operator()
     await runs_on_two_nodes(stage)

@@ -159,6 +159,29 @@ def test_a_job_that_has_started_is_not_stopped_for_a_while_however_little_the_ne
     assert not stopped(MIN_RUN_SECONDS - 1)
 
 
+def test_a_job_keeps_its_size_when_one_of_its_nodes_accepts_no_pods_for_now() -> None:
+    assert not decided(running("job", "aazz", 10_000), slots={"a": 2})
+
+
+def test_a_job_grows_beside_what_it_has_on_a_node_that_accepts_no_pods_for_now() -> None:
+    assert sizes(decided(running("job", "azz", 10_000), slots={"a": 2})) == {"job": 4}
+
+
+def test_a_job_shrinks_for_others_by_what_is_of_use_to_them() -> None:
+    job = running("job", "aaazzaa", 1e6, demand=workers(1, 7, 7))
+
+    found = decided(job, waiting("short", 60, workers(4, 4, 4)), slots={"a": 5})["job"]
+
+    assert isinstance(found, Resize)
+    assert found.nodes == {Replica(WORKER, 0): "a", Replica(WORKER, 3): "z", Replica(WORKER, 4): "z"}
+
+
+def test_what_a_job_has_on_a_node_that_accepts_no_pods_for_now_does_not_keep_others_from_what_is_free() -> None:
+    job = running("job", "az", 10_000, demand=workers(2, 2, 2))
+
+    assert sizes(decided(job, waiting("other", 60, workers(1, 1, 1)), slots={"a": 1, "b": 1})) == {"other": 1}
+
+
 @pytest.mark.parametrize("since", [10, 1000])
 def test_a_job_of_which_more_is_requested_takes_only_what_it_lacks(since: float) -> None:
     job = running("job", "aa", 10_000, demand=workers(3, 3, 3), admitted=since)

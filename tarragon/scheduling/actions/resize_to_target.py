@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.places import node_of
-from tarragon.scheduling.actions.target_sizes import TargetSizes, pays
+from tarragon.scheduling.actions.target_sizes import TargetSizes, fixed_replicas, pays
 from tarragon.scheduling.api.decision import PREEMPTED, ResizeReason
 from tarragon.scheduling.api.snapshot import Demand, RunningGang
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle
@@ -30,7 +30,7 @@ def shrink_to_targets(cycle: SchedulingCycle, targets: TargetSizes) -> bool:
     smaller = [candidate for candidate in targets.running if targets.of(candidate.gang) < candidate.size]
     for candidate in smaller:
         if isinstance(candidate.gang, RunningGang):
-            _shrink(candidate.gang, candidate.demand, targets.of(candidate.gang), cycle)
+            _shrink(candidate.gang, candidate, targets.of(candidate.gang), cycle)
     return bool(smaller)
 
 
@@ -82,25 +82,28 @@ def _could_be_on_one_node(candidate: Candidate, cycle: SchedulingCycle) -> bool:
     return False
 
 
-def _shrink(gang: RunningGang, demand: Demand, size: int, cycle: SchedulingCycle) -> None:
+def _shrink(gang: RunningGang, candidate: Candidate, size: int, cycle: SchedulingCycle) -> None:
     if not size:
         cycle.evict(gang, PREEMPTED, STOPPED)
         return
-    kept = set(_kept(gang, demand, size))
-    nodes = {replica: node for replica, node in gang.nodes.items() if replica.type != demand.type or replica in kept}
+    kept, kind = set(_kept(gang, candidate, size)), candidate.demand.type
+    nodes = {replica: node for replica, node in gang.nodes.items() if replica.type != kind or replica in kept}
     cycle.resize(gang, nodes, SHRUNK)
 
 
-def _kept(gang: RunningGang, demand: Demand, size: int) -> Sequence[Replica]:
-    """Choose the replicas to keep: index 0 and what is beside it, then those of as few other nodes as possible."""
-    ordered = remote_last(gang, demand)
+def _kept(gang: RunningGang, candidate: Candidate, size: int) -> Sequence[Replica]:
+    """Choose the replicas to keep: those that are fixed, such as the first one, and what is beside it, then those of as
+    few other nodes as possible.
+    """
+    fixed = fixed_replicas(candidate)
+    ordered = [replica for replica in remote_last(gang, candidate.demand) if replica not in fixed]
     if gang.resizes_by_restart or gang.anchor_types:
-        return ordered[:size]
+        return [*fixed, *ordered][:size]
     by_node: dict[str, list[Replica]] = {}
     for replica in ordered:
         by_node.setdefault(node_of(gang.nodes[replica]), []).append(replica)
-    first, *others = by_node.values()
-    kept = first[:size]
+    kept = [*fixed, *by_node.pop(node_of(gang.nodes[fixed[0]]), [])][:size]
+    others = list(by_node.values())
     while others and len(kept) < size:
         missing = size - len(kept)
         enough = [replicas for replicas in others if len(replicas) >= missing]

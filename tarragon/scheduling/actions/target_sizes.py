@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import datetime as dt
 import heapq
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 import numpy as np
 
+from tarragon.job.model import Replica
 from tarragon.scheduling.actions.bids import Bidding
 from tarragon.scheduling.actions.divisible_resources import DivisibleResources
 from tarragon.scheduling.actions.planned_sizes import PlannedSizes
@@ -26,7 +28,7 @@ from tarragon.scheduling.api.rules import bounded_timedelta
 from tarragon.scheduling.api.snapshot import RunningGang, WaitingGang
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle
 from tarragon.scheduling.state.candidates import Candidate, seniority
-from tarragon.scheduling.state.size_steps import SizeStep
+from tarragon.scheduling.state.size_steps import SizeStep, total_cost
 
 MIN_SPEEDUP = 1.05
 """A gang is not enlarged for less than this."""
@@ -58,6 +60,7 @@ class TargetSizes:
         """The running gangs whose size is decided."""
         self._left = DivisibleResources(cycle, np.array([index for index, _ in resizable], np.int64))
         self._planned = PlannedSizes(self._left, cycle.memory.requests)
+        self._take_for_unavailable()
         self._take_for_overdue()
         self._take_for_unstoppable()
         bidding = Bidding(cycle, self._planned, self.running, in_groups(cycle))
@@ -93,6 +96,14 @@ class TargetSizes:
                 if candidate.steps:
                     yield index, candidate
 
+    def _take_for_unavailable(self) -> None:
+        """Let gangs keep what they hold on nodes that accept no pods for now, which costs nobody anything."""
+        for candidate in self.running:
+            if candidate.on_unavailable:
+                counts = Counter(replica.type for replica in candidate.on_unavailable)
+                self._left.take(candidate, total_cost(candidate.gang.demands, counts, self._cycle.memory.requests), -1)
+                self._take_smallest(candidate)
+
     def _take_for_overdue(self) -> None:
         """Take the smallest size of the gangs that came first, if that was long ago."""
         running = sorted((each for each in self.running if self.is_overdue(each.gang)), key=seniority)
@@ -102,6 +113,8 @@ class TargetSizes:
             share += self._left.share_of(candidate.steps[0].cost)
             if share > OVERDUE_SHARE and number:
                 return
+            if self._planned.has(candidate.gang):
+                continue
             if self._left.holds(candidate, candidate.steps[0]) and self._left.could_start(candidate):
                 self._take_smallest(candidate)
 
@@ -131,7 +144,8 @@ class TargetSizes:
         """Give a gang its smallest size, or the one it has if that is smaller or has to stay."""
         size = candidate.steps[0].size
         if candidate.size:
-            size = candidate.size if self._keeps_size(candidate) else min(candidate.size, size)
+            least = max(size, len(fixed_replicas(candidate))) if candidate.on_unavailable else size
+            size = candidate.size if self._keeps_size(candidate) else min(candidate.size, least)
         self._planned.take_all(candidate, size)
 
     def _keep_where_growth_costs_more(self) -> AbstractSet[str]:
@@ -158,6 +172,18 @@ class TargetSizes:
             more = self._planned.cost_between(candidate, self.of(candidate.gang), candidate.size)
             if self._left.holds(candidate, SizeStep(candidate.size, more, 0.0)):
                 self._planned.resize(candidate, candidate.size)
+
+
+def fixed_replicas(candidate: Candidate) -> Sequence[Replica]:
+    """Return the replicas of the elastic demand that a gang keeps at any size: the first one, and those on nodes that
+    accept no pods for now. A gang that restarts to resize has no gaps in its indexes.
+    """
+    gang, kind = candidate.gang, candidate.demand.type
+    if not isinstance(gang, RunningGang):
+        return []
+    ordered = sorted(replica for replica in gang.nodes if replica.type == kind)
+    fixed = [number for number, replica in enumerate(ordered) if number == 0 or replica in candidate.on_unavailable]
+    return ordered[: fixed[-1] + 1] if fixed and gang.resizes_by_restart else [ordered[number] for number in fixed]
 
 
 def pays(candidate: Candidate, speed: float) -> bool:

@@ -66,6 +66,8 @@ class Candidate:
     """The number of replicas of the demand on each node; empty if the gang waits."""
     node_count: int
     """The number of nodes on which the gang holds resources; 0 if it waits. A launcher may hold none."""
+    on_unavailable: frozenset[Replica]
+    """The replicas on nodes that accept no pods for now: what they hold is of no use to others."""
 
 
 class CandidateTable:
@@ -94,11 +96,12 @@ class CandidateTable:
         key = tuple(each.shape_key for each in gang.demands), work.curve
         steps = self._steps_of(key, gang.demands, requests)
         weight, can_preempt = _weight(work), _can_preempt(gang)
-        there, node_count = Counter[str](), 0
+        there, node_count, on_unavailable = Counter[str](), 0, frozenset[Replica]()
         if isinstance(gang, RunningGang):
             there = Counter(node_of(place) for replica, place in gang.nodes.items() if replica.type == demand.type)
             types = {each.type for each in gang.demands if any(name != PODS for name in each.resources)}
             node_count = len({node_of(place) for replica, place in gang.nodes.items() if replica.type in types})
+            on_unavailable = frozenset(replica for replica, place in gang.nodes.items() if place not in requests.places)
         size = there.total()
         speed = work.curve.at(size) if size else 0.0
         return Candidate(
@@ -117,6 +120,7 @@ class CandidateTable:
             request=requests.of(demand),
             replicas_by_node=there,
             node_count=node_count,
+            on_unavailable=on_unavailable,
         )
 
     def _steps_of(
@@ -166,6 +170,7 @@ def _with_other_work(candidate: Candidate, gang: WaitingGang | RunningGang) -> C
         request=candidate.request,
         replicas_by_node=candidate.replicas_by_node,
         node_count=candidate.node_count,
+        on_unavailable=candidate.on_unavailable,
     )
 
 

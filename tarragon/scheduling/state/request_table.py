@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Container, Hashable, Iterable, Sequence
 
 import numpy as np
 
@@ -28,6 +28,8 @@ class RequestTable:
     def __init__(self, nodes: Inventory) -> None:
         self._nodes = nodes
         """Only the layout is used."""
+        self.places: Container[str] = nodes.row_of
+        """The nodes, and the places on their vGPUs."""
         self._masks: dict[frozenset[str], EligibleRows] = {}
         self._requests: dict[Hashable, NodeRequest] = {}
         self._domain_numbers: dict[DomainMap, tuple[Amounts, Sequence[str]]] = {}
