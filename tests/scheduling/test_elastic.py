@@ -250,6 +250,37 @@ def test_a_job_that_has_taken_a_dear_first_step_takes_cheaper_ones_before_an_equ
     assert sizes(decided(*jobs, slots={"a": 8, "b": 8})) == {"one": 5}
 
 
+def servers(least: int, requested: int, cpus: int) -> Demand:
+    return replace(workers(least, requested, requested), type=PS, resources={CPU: cpus * 1000}, is_anchor=True)
+
+
+def test_a_job_starts_without_servers_that_it_does_not_need() -> None:
+    job = waiting("job", 1000, workers(1, 4, 4))
+
+    assert sizes(decided(replace(job, demands=[servers(0, 1, 4), workers(1, 4, 4)]), slots={"a": 4})) == {"job": 4}
+
+
+def test_what_servers_hold_that_a_job_does_not_need_is_not_divided() -> None:
+    """They are not given back: the other one could not start on what the workers hold."""
+    job = running("job", "bbbb", 1e6, admitted=10, demand=workers(1, 4, 4))
+    job = replace(job, demands=[servers(0, 4, 1), *job.demands])
+    job = replace(job, nodes={**job.nodes, **{Replica(PS, index): "a" for index in range(4)}})
+
+    assert not decided(job, waiting("short", 60, workers(4, 4, 4)), slots={"a": 4, "b": 4})
+
+
+@pytest.mark.parametrize("by_restart", [False, True])
+def test_a_job_of_which_more_servers_are_requested_gets_them(*, by_restart: bool) -> None:
+    job = running("job", "aaa", 1e4, demand=workers(3, 3, 3) if by_restart else workers(1, 3, 3))
+    job = replace(job, demands=[servers(2, 2, 1), *job.demands], nodes={**job.nodes, Replica(PS, 0): "a"})
+    job = replace(job, resizes_by_restart=by_restart, last_requested={WORKER: 3, PS: 1})
+
+    found = decided(job, slots={"a": 5})["job"]
+
+    assert isinstance(found, Resize)
+    assert found.nodes == {**job.nodes, Replica(PS, 1): "a"}
+
+
 def test_equal_jobs_that_start_without_workers_start_together() -> None:
     launcher = replace(workers(1, 1, 1), type=LAUNCHER)
     jobs = [replace(waiting(name, 100, launcher), demands=[launcher, workers(0, 4, 4)]) for name in ("one", "two")]

@@ -50,7 +50,7 @@ class PlannedSizes:
     def cost_between(self, candidate: Candidate, before: int, after: int) -> Cost:
         """Return what the gang takes more with one size than with another."""
         others: dict[ReplicaType, int] = (
-            {} if before or not after else {demand.type: demand.requested for demand in candidate.gang.demands}
+            {} if before or not after else {demand.type: demand.minimum for demand in candidate.gang.demands}
         )
         counts = {**others, candidate.demand.type: after - before}
         return total_cost(candidate.gang.demands, counts, self.requests)

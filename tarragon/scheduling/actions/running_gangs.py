@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from tarragon.job.model import Replica
 from tarragon.scheduling.api.decision import ResizeReason
@@ -42,7 +42,20 @@ def grow_to_requested(cycle: SchedulingCycle) -> None:
     for gang in cycle.snapshot.running:
         is_cooling_down = gang.resized_at is not None and now < gang.resized_at + cool_down
         if gang.is_elastic and gang.name not in cycle.changed_gangs and (is_scaled_up(gang) or not is_cooling_down):
-            _grow_to_request(gang, cycle)
+            _grow(gang, list(missing_replicas(gang)), cycle)
+
+
+def grow_other_demands(cycle: SchedulingCycle) -> None:
+    """Give gangs what they lack of the demands whose size is not divided, such as parameter servers: the user has asked
+    for more, or a gang has started without. One that restarts for that gets all that it lacks.
+    """
+    for gang in cycle.snapshot.running:
+        if gang.is_elastic and not gang.displaced and gang.name not in cycle.changed_gangs:
+            candidate = cycle.candidate(gang)
+            if candidate.lacks_others:
+                varied = None if gang.resizes_by_restart else candidate.demand
+                lacking = [each for each in missing_replicas(gang) if each[1] is not varied]
+                _grow(gang, lacking, cycle)
 
 
 def without_surplus(gang: RunningGang) -> Mapping[Replica, str]:
@@ -78,8 +91,8 @@ def missing_replicas(gang: RunningGang) -> Iterator[tuple[Replica, Demand]]:
                 yield replica, demand
 
 
-def _grow_to_request(gang: RunningGang, cycle: SchedulingCycle) -> None:
-    lacking = list(missing_replicas(gang))
+def _grow(gang: RunningGang, lacking: Sequence[tuple[Replica, Demand]], cycle: SchedulingCycle) -> None:
+    """Place these replicas; of a gang that restarts for that, all or none."""
     permitted = cycle.usage.within_quota(gang.queue, lacking)
     if not permitted or (gang.resizes_by_restart and len(permitted) < len(lacking)):
         return

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import datetime as dt
 import heapq
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
@@ -60,7 +59,7 @@ class TargetSizes:
         """The running gangs whose size is decided."""
         self._left = DivisibleResources(cycle, np.array([index for index, _ in resizable], np.int64))
         self._planned = PlannedSizes(self._left, cycle.memory.requests)
-        self._take_for_unavailable()
+        self._take_uncounted()
         self._take_for_overdue()
         self._take_for_unstoppable()
         bidding = Bidding(cycle, self._planned, self.running, in_groups(cycle))
@@ -96,12 +95,15 @@ class TargetSizes:
                 if candidate.steps:
                     yield index, candidate
 
-    def _take_for_unavailable(self) -> None:
-        """Let gangs keep what they hold on nodes that accept no pods for now, which costs nobody anything."""
+    def _take_uncounted(self) -> None:
+        """Take what gangs keep at any size that their steps do not count, such as parameter servers without which they
+        could start. What they hold on nodes that accept no pods for now costs nothing, and is kept.
+        """
         for candidate in self.running:
+            if candidate.uncounted:
+                cost = total_cost(candidate.gang.demands, candidate.uncounted, self._cycle.memory.requests)
+                self._left.take(candidate, cost)
             if candidate.on_unavailable:
-                counts = Counter(replica.type for replica in candidate.on_unavailable)
-                self._left.take(candidate, total_cost(candidate.gang.demands, counts, self._cycle.memory.requests), -1)
                 self._take_smallest(candidate)
 
     def _take_for_overdue(self) -> None:

@@ -17,7 +17,7 @@ from tarragon.scheduling.actions.preempt import Preemption
 from tarragon.scheduling.actions.queue_order import in_queue_order
 from tarragon.scheduling.actions.reservations import NodeReservations
 from tarragon.scheduling.actions.resize_to_target import enlarge_to_target, move_together, shrink_to_targets
-from tarragon.scheduling.actions.running_gangs import settle_running_gangs
+from tarragon.scheduling.actions.running_gangs import grow_other_demands, settle_running_gangs
 from tarragon.scheduling.actions.shrink_for_starving import Shrinking
 from tarragon.scheduling.actions.target_sizes import TargetSizes, by_size
 from tarragon.scheduling.api.decision import Decision, GangDecision, RequeueAt
@@ -37,6 +37,7 @@ def elastic(snapshot: Snapshot, memory: Memory) -> Sequence[Decision]:
     settle_running_gangs(cycle)
     shrinking, preemption, reservations = Shrinking(cycle), Preemption(cycle), NodeReservations(cycle)
     make_room_for_displaced(cycle, shrinking, reservations)
+    grow_other_demands(cycle)
     targets = TargetSizes(cycle)
     is_releasing = shrink_to_targets(cycle, targets)
     decided = set(_start_and_enlarge(cycle, targets))

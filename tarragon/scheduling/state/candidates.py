@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tarragon.base.resources import PODS
-from tarragon.job.model import Replica
+from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.places import node_of
 from tarragon.scheduling.api.snapshot import Demand, RunningGang, WaitingGang
 from tarragon.scheduling.api.work import SpeedupCurve, WorkEstimate, devices_of, unknown_work
@@ -68,6 +68,10 @@ class Candidate:
     """The number of nodes on which the gang holds resources; 0 if it waits. A launcher may hold none."""
     on_unavailable: frozenset[Replica]
     """The replicas on nodes that accept no pods for now: what they hold is of no use to others."""
+    uncounted: Mapping[ReplicaType, int]
+    """By type, how many more replicas hold something that others could use than the steps count; may be negative."""
+    lacks_others: bool
+    """Whether a running gang has fewer replicas of the other demands than it requests."""
 
 
 class CandidateTable:
@@ -97,11 +101,16 @@ class CandidateTable:
         steps = self._steps_of(key, gang.demands, requests)
         weight, can_preempt = _weight(work), _can_preempt(gang)
         there, node_count, on_unavailable = Counter[str](), 0, frozenset[Replica]()
+        uncounted: Mapping[ReplicaType, int] = {}
+        lacks_others = False
         if isinstance(gang, RunningGang):
             there = Counter(node_of(place) for replica, place in gang.nodes.items() if replica.type == demand.type)
             types = {each.type for each in gang.demands if any(name != PODS for name in each.resources)}
             node_count = len({node_of(place) for replica, place in gang.nodes.items() if replica.type in types})
             on_unavailable = frozenset(replica for replica, place in gang.nodes.items() if place not in requests.places)
+            uncounted = _uncounted(gang, demand, on_unavailable)
+            counts = Counter(replica.type for replica in gang.nodes)
+            lacks_others = any(each is not demand and counts[each.type] < each.requested for each in gang.demands)
         size = there.total()
         speed = work.curve.at(size) if size else 0.0
         return Candidate(
@@ -121,6 +130,8 @@ class CandidateTable:
             replicas_by_node=there,
             node_count=node_count,
             on_unavailable=on_unavailable,
+            uncounted=uncounted,
+            lacks_others=lacks_others,
         )
 
     def _steps_of(
@@ -171,7 +182,17 @@ def _with_other_work(candidate: Candidate, gang: WaitingGang | RunningGang) -> C
         replicas_by_node=candidate.replicas_by_node,
         node_count=candidate.node_count,
         on_unavailable=candidate.on_unavailable,
+        uncounted=candidate.uncounted,
+        lacks_others=candidate.lacks_others,
     )
+
+
+def _uncounted(gang: RunningGang, varied: Demand, on_unavailable: Collection[Replica]) -> Mapping[ReplicaType, int]:
+    """The steps count all replicas of the demand that varies, and the minimum of the others."""
+    difference = Counter(replica.type for replica in gang.nodes if replica not in on_unavailable)
+    difference.subtract(replica.type for replica in gang.nodes if replica.type == varied.type)
+    difference.subtract({demand.type: demand.minimum for demand in gang.demands if demand is not varied})
+    return {kind: count for kind, count in difference.items() if count}
 
 
 def _is_stoppable(demand: Demand, size: int) -> bool:

@@ -27,7 +27,9 @@ Cost = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class SizeStep:
-    """A step to this number of replicas of the elastic demand. The first step includes all other demands."""
+    """A step to this number of replicas of the elastic demand. The first step includes what a gang cannot start without
+    of the others.
+    """
 
     size: int
     cost: Cost
@@ -51,7 +53,7 @@ def size_steps(demands: Sequence[Demand], curve: SpeedupCurve, requests: Request
     steps = []
     corners = hull_of(curve, possible_sizes(elastic, curve, min(per_node, elastic.upper_limit)))
     for (smaller, slow), (larger, fast) in pairwise(corners):
-        others: dict[ReplicaType, int] = {} if smaller else {demand.type: demand.requested for demand in demands}
+        others: dict[ReplicaType, int] = {} if smaller else {demand.type: demand.minimum for demand in demands}
         cost = total_cost(demands, {**others, elastic.type: larger - smaller}, requests)
         share = max((amount / capacity[column] for column, amount in cost), default=0.0)
         is_beyond_request = smaller > 0 and smaller >= elastic.requested
