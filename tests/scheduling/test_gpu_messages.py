@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -166,6 +167,21 @@ def test_parts_and_whole_gpus_of_one_gang_count_together() -> None:
 
     assert insufficient_resources(demands, minimum_resources(demands), ledger).message == (
         "the job needs 2 nvidia.com/gpu; free: 1.5 nvidia.com/gpu"
+    )
+
+
+def test_what_has_room_for_each_type_of_replicas_but_not_for_all_is_not_meant_for_others() -> None:
+    chief = replace(workers(1, VgpuShare(100, 8 * GIB), on="a"), type=CHIEF)
+    full = node("a", {0: VgpuShare(100, 2 * GIB)}, whole=1)
+
+    assert told([full], chief, workers(1, VgpuShare(200, 8 * GIB), on="a")) == (
+        INSUFFICIENT_RESOURCES,
+        "the job needs 0.3 nvidia.com/gpu; there is room for each type of its replicas, but not for all of them",
+    )
+    alone = replace(workers(1, None, gpus(1), on="a"), type=CHIEF)
+    assert told([node("a", whole=1)], alone, workers(1, on="a")) == (
+        INSUFFICIENT_RESOURCES,
+        "the job needs 1.5 nvidia.com/gpu; free: 1 nvidia.com/gpu",
     )
 
 

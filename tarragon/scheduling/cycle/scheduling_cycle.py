@@ -181,13 +181,9 @@ class SchedulingCycle:
         """Return the wait of a gang that does not fit, because of too little room or because of reservations."""
         if kind.no_room_reason is None:
             unreserved = self._before_reservations
-            if (
-                unreserved is not None
-                and not is_known_to_lack(kind, unreserved)
-                and has_room_for_each(kind.minimum_demands, unreserved)
-            ):
+            if unreserved is not None and not is_known_to_lack(kind, unreserved) and _has_room(kind, unreserved):
                 why = wait_messages.RESERVED_FOR_JOB_AHEAD
-            elif unreserved is None and has_room_for_each(kind.minimum_demands, self.free):
+            elif unreserved is None and _has_room(kind, self.free):
                 why = wait_messages.MEANT_FOR_OTHERS
             else:
                 ledger = self.free if unreserved is None else unreserved
@@ -313,3 +309,8 @@ def is_known_to_lack(kind: ShapeState, ledger: NodeLedger) -> bool:
         if ledger.is_known_to_lack(request, count):
             return True
     return False
+
+
+def _has_room(kind: ShapeState, ledger: NodeLedger) -> bool:
+    """Whether the gang fits at its minimum size: first the quick check whether each demand by itself does."""
+    return has_room_for_each(kind.minimum_demands, ledger) and is_feasible(kind.minimum_demands, ledger)

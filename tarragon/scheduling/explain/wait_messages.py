@@ -128,8 +128,18 @@ def insufficient_resources(demands: Sequence[Demand], asked: Resources, ledger: 
         )
     if not lacking:
         available = {**free, NVIDIA_GPU: gpus.total} if parts and gpus is not None else free
-        lacking.append(_comparison(asked, available, "free:"))
+        lacking.append(_together(demands, asked, available, ledger))
     return WaitReason(code=INSUFFICIENT_RESOURCES, message="; ".join(lacking))
+
+
+def _together(demands: Sequence[Demand], asked: Resources, available: Resources, ledger: NodeLedger) -> str:
+    """Say what the demands lack of which none lacks parts of GPUs by itself."""
+    needed = [demand for demand in demands if demand.minimum]
+    has_room = all(ledger.has_room(ledger.requests.of(demand), demand.minimum) for demand in needed)
+    if len(needed) == 1 or not has_room or shortage(asked, available):
+        return _comparison(asked, available, "free:")
+    needs = format_resources(asked, asked)
+    return f"the job needs {needs}; there is room for each type of its replicas, but not for all of them"
 
 
 def over_quota(gang: WaitingGang, held: Resources, quota: Resources) -> WaitReason:
