@@ -242,6 +242,22 @@ def test_whatever_shares_come_no_gpu_is_oversold(
 
 
 @every_policy
+def test_what_an_urgent_job_preempts_for_is_not_taken_by_overdue_ones(name: str) -> None:
+    """It needs three GPUs: its parts have so much memory that no two of them fit on one."""
+    rounds = sharing(name, 1, 3, 2)
+    rounds.submit(Job(name="first", demands=[rounds.workers(4, least=3)]))
+    rounds.advance(40)
+    rounds.submit(Job(name="second", demands=[rounds.workers(4, least=2)], priority=5))
+    rounds.advance(40)
+    chief = with_share(rounds.demand(CHIEF, 1, each={CPU: 500}), VgpuShare(116))
+    parts = with_share(rounds.workers(4, least=2, each={CPU: 500}), VgpuShare(414, 15 * GIB))
+    rounds.submit(Job(name="urgent", demands=[chief, parts], priority=10))
+    rounds.advance(1)
+
+    assert "urgent" in rounds.running
+
+
+@every_policy
 @settings(max_examples=8, deadline=None)
 @given(nodes=NODES, jobs=SHARING_JOBS, grace=st.sampled_from([0, 7]), rules=st.sampled_from([STANDARD, RULES]))
 def test_what_is_remembered_changes_no_decision_about_shares(

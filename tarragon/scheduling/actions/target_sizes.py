@@ -198,7 +198,12 @@ def pays(candidate: Candidate, speed: float) -> bool:
 
 
 def by_size(candidates: Sequence[Candidate], targets: TargetSizes) -> Sequence[Candidate]:
-    """Sort candidates so that they pack well: overdue gangs first, then the largest."""
-    return sorted(
-        candidates, key=lambda each: (not targets.is_overdue(each.gang), -targets.of(each.gang), each.gang.name)
-    )
+    """Sort candidates of each priority so that they pack well: overdue gangs first, then the largest. Gangs of lower
+    priority would otherwise take what others have been preempted for.
+    """
+
+    def key(candidate: Candidate) -> tuple[int, bool, int, str]:
+        gang = candidate.gang
+        return -gang.priority, not targets.is_overdue(gang), -targets.of(gang), gang.name
+
+    return sorted(candidates, key=key)
