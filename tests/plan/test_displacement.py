@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -144,11 +145,32 @@ def test_closed_nodes_say_why() -> None:
     nodes |= dict([node("d")])
     places = {FIRST: "a", SECOND: "b", Replica(WORKER, 2): "c", Replica(WORKER, 3): "", Replica(WORKER, 4): "d"}
 
-    assert list(replicas_on_rejecting_nodes(NodeFilter(job(), nodes, lambda name: name == "d"), places)) == [
+    assert list(
+        replicas_on_rejecting_nodes(NodeFilter(job(), nodes, lambda name: name == "d", lambda _, __, ___: ""), places)
+    ) == [
         (FIRST, "node a no longer exists"),
         (SECOND, "node b is not ready"),
         (Replica(WORKER, 2), "node c: its taint k is not tolerated"),
         (Replica(WORKER, 4), "kube-scheduler preempts pods on node d for a more urgent pod"),
+    ]
+
+
+def test_replicas_of_an_edited_template_need_a_place_with_their_part_of_a_gpu() -> None:
+    def told(annotations: Mapping[str, str], *places: str) -> list[str]:
+        body = manifest({"Worker": 2})
+        body["spec"]["tfReplicaSpecs"]["Worker"]["template"]["metadata"] = {"annotations": annotations}
+        edited = decode_and_validate(FRAMEWORKS[0], body).job
+        assert edited is not None
+        used = {"a/1": "vGPU 1 of node a has 0.4 left, and 0.5 is needed"}
+        node_filter = NodeFilter(edited, dict([node("a")]), lambda _: False, lambda _, place, __: used.get(place, ""))
+        assigned = {Replica(WORKER, index): place for index, place in enumerate(places)}
+        return [reason for _, reason in replicas_on_rejecting_nodes(node_filter, assigned)]
+
+    assert told({}, "a", "a/0") == ["it was assigned to vGPU 0 of node a, but requests no part of a GPU any more"]
+    half = {"kubeshare/gpu_request": "0.5", "kubeshare/gpu_limit": "1"}
+    assert told(half, "a", "a/0", "a/1") == [
+        "it was assigned to node a, but requests a part of a GPU now",
+        "vGPU 1 of node a has 0.4 left, and 0.5 is needed",
     ]
 
 

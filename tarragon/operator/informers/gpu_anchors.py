@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from tarragon.base.quantity import format_bytes, format_decimal
+from tarragon.base.resources import WHOLE_GPU
 from tarragon.client.informer.cache_reader import CacheReader, KeyIndex
 from tarragon.job.places import describe_place, node_of, vgpu_of
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import Json, Key
-from tarragon.kube.scheduling.gpu_shares import GPU_UUID_ANNOTATION, gpu_memory
+from tarragon.kube.scheduling.gpu_shares import GPU_UUID_ANNOTATION, GpuShare, gpu_memory, share_of_pod
 from tarragon.kube.scheduling.gpu_sharing import GpuSharing, gpu_sharing, mps_pipe_directory
 from tarragon.operator.informers.candidates import JobId
 from tarragon.operator.informers.vgpu_users import VgpuUsers
@@ -64,9 +66,32 @@ class GpuAnchors:
         named = body["metadata"].get("annotations", {}).get(GPU_UUID_ANNOTATION)
         if named is None:
             return True
-        place = assigned_place(decode(encode(body), Pod))
+        pod = decode(encode(body), Pod)
+        place, share = assigned_place(pod), share_of_pod(pod)
         found = self.shared_gpu(place) if vgpu_of(place) is not None else None
-        return isinstance(found, SharedGpu) and found.uuid == named
+        return (
+            isinstance(found, SharedGpu)
+            and found.uuid == named
+            and not (share is not None and self.shortage(pod.metadata.key, place, share))
+        )
+
+    def shortage(self, pod: Key, place: str, share: GpuShare) -> str:
+        """What the GPU of a place lacks for a pod with this share; empty if nothing. Where an anchor holds the GPU, no
+        kubelet looks after that, and a job's template may request more than when it was placed.
+        """
+        node = self.node_at(place)
+        if node is None or gpu_sharing(node) is not GpuSharing.ANCHOR:
+            return ""
+        held, memory = self._users.shares_at(place, without=pod), gpu_memory(node.metadata.labels)
+        left = WHOLE_GPU - sum(each.request for each in held)
+        memory_left = memory - sum(_memory(each, memory) for each in held)
+        if share.request > left:
+            needed = format_decimal(share.request)
+            return f"{describe_place(place)} has {format_decimal(max(0, left))} left, and {needed} is needed"
+        if _memory(share, memory) > memory_left:
+            needed, rest = format_bytes(_memory(share, memory) * 1000), format_bytes(max(0, memory_left) * 1000)
+            return f"{describe_place(place)} has {rest} of memory left, and {needed} is needed"
+        return ""
 
     def _find(self, place: str) -> SharedGpu | GpuWait | None:
         node = self._nodes.objects.get(Key("", node_of(place)))
@@ -176,6 +201,11 @@ class GpuAnchors:
         for job in self._users.jobs_at(place):
             for handler in self._job_handlers:
                 handler(job)
+
+
+def _memory(share: GpuShare, gpu_memory: int) -> int:
+    """Return the bytes that a share takes of a GPU with this much memory."""
+    return gpu_memory * share.request // WHOLE_GPU if share.memory is None else share.memory
 
 
 def _traits(node: Node | None) -> object:

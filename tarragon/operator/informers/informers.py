@@ -246,6 +246,7 @@ class Informers:
             nodes=self.nodes.objects if self.can_place_pods else None,
             is_being_preempted=self.has_nominated_pods,
             find_gpus=partial(self.pod_gpus.find, (kind, key)),
+            gpu_shortage=self.gpu_anchors.shortage,
             pod_groups={
                 cache.resource.full_name: cache.objects[key] for cache in self.pod_groups if key in cache.objects
             },

@@ -11,7 +11,14 @@ from tarragon.job.places import vgpu_of
 from tarragon.job.status_encoding import decode_status
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import CustomObject, Key
-from tarragon.kube.scheduling.gpu_shares import GPU_UUID_ANNOTATION
+from tarragon.kube.scheduling.gpu_shares import (
+    GPU_UUID_ANNOTATION,
+    SHARE_ANNOTATIONS,
+    SHARE_LABELS,
+    SHARE_RESOURCES,
+    GpuShare,
+    share_of_pod,
+)
 from tarragon.operator.informers.accepted_admissions import AcceptedAdmissions
 from tarragon.operator.informers.assumed_pods import AssumedPods
 from tarragon.operator.informers.candidates import JobId, is_candidate
@@ -20,6 +27,10 @@ from tarragon.plan.objects.placement import assigned_place
 
 _MENTIONS_VGPU = re.compile(rb'/\d{1,4}"\s*:')
 """In a status that may assign a replica to a vGPU. Few jobs have one, and reading takes much longer than this."""
+_SHARE_NAMES = re.compile(
+    b"|".join(name.encode() for name in sorted(SHARE_ANNOTATIONS | SHARE_LABELS | SHARE_RESOURCES))
+)
+"""In a spec that may request a share of a GPU."""
 _VGPU = re.compile(r"[^/]+/\d{1,4}")
 
 
@@ -59,6 +70,13 @@ class VgpuUsers:
         """The UUIDs of the GPUs that pods at the place name."""
         pods = (self._pods.objects[key] for key in self._users.keys(place))
         return {pod.metadata.annotations[GPU_UUID_ANNOTATION] for pod in pods}
+
+    def shares_at(self, place: str, *, without: Key) -> list[GpuShare]:
+        """The shares of pods at the place, and of those that may appear, without that of one pod."""
+        pods = {pod.metadata.key: pod for pod in self._assumed_pods.all() if place in self._places_of(pod)}
+        pods |= {key: self._pods.objects[key] for key in self._users.keys(place)}
+        shares = (share_of_pod(pod) for key, pod in pods.items() if key != without)
+        return [share for share in shares if share is not None]
 
     def gpus_in_use(self) -> dict[str, set[str]]:
         """The same for all places with a pod, or with one that may appear."""
@@ -104,8 +122,11 @@ class VgpuUsers:
 
 
 def assigned_vgpus(job: CustomObject) -> Collection[str]:
-    """The vGPUs that the job's admission assigns to replicas that have not finished."""
-    if not _may_assign_vgpus(job):
+    """The vGPUs that the job's admission assigns to replicas that have not finished.
+
+    None if the job requests no shares any more: while an anchor held the GPU, the job could not get it whole.
+    """
+    if not _may_assign_vgpus(job) or not _SHARE_NAMES.search(bytes(job.raw_spec)):
         return ()
     status = decode_status(job.status)
     admission = status.admission

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from tarragon.base.time_arithmetic import add_seconds
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
-from tarragon.job.places import node_of
+from tarragon.job.places import describe_place, node_of
 from tarragon.job.status import UNASSIGNED, Admission, JobStatus, RestartRecord
 from tarragon.kube.core import Node, Pod, PodSpec, Toleration
 from tarragon.kube.meta import Key
+from tarragon.kube.scheduling.gpu_shares import GpuShare, share_of_template
 from tarragon.plan.nodes.feasibility import infeasible_reason, unavailable_reason
-from tarragon.plan.nodes.replica_requests import pod_spec
+from tarragon.plan.nodes.replica_requests import is_right_place, pod_spec
 
 DEFAULT_TOLERATION_SECONDS = 300.0
 """Kubernetes' default toleration for a node that is not ready, for pods that do not set tolerationSeconds."""
@@ -28,20 +29,31 @@ _LOST = frozenset({"", "node.kubernetes.io/not-ready", "node.kubernetes.io/unrea
 
 
 class NodeFilter:
-    """Checks whether nodes accept new pods of a job's replica types. Each result is cached by type and node."""
+    """Checks whether places accept new pods of a job's replicas. What nodes say is cached by type.
 
-    def __init__(self, job: TrainingJob, nodes: NodesByKey, is_cleared: Callable[[str], bool]) -> None:
+    The template of a running job may have been edited so that its replicas need another part of a GPU.
+    """
+
+    def __init__(
+        self,
+        job: TrainingJob,
+        nodes: NodesByKey,
+        is_cleared: Callable[[str], bool],
+        gpu_shortage: Callable[[Replica, str, GpuShare], str],
+    ) -> None:
         self._nodes = nodes
         self._is_cleared = is_cleared
+        self._gpu_shortage = gpu_shortage
         self._specs = {group.type: pod_spec(group.template) for group in job.replica_specs}
+        self._shares = {group.type: share_of_template(group.template) for group in job.replica_specs}
         self._reasons: dict[tuple[ReplicaType, str], str] = {}
 
-    def rejection_reason(self, kind: ReplicaType, node: str) -> str:
-        """Return why no pod of that type can start on the node now; empty if one can."""
-        key = (kind, node)
+    def rejection_reason(self, replica: Replica, place: str) -> str:
+        """Return why the replica's next pod can't start at the place now; empty if it can."""
+        key = (replica.type, node_of(place))
         if key not in self._reasons:
-            self._reasons[key] = self._find_reason(kind, node)
-        return self._reasons[key]
+            self._reasons[key] = self._find_reason(*key)
+        return self._reasons[key] or self._find_gpu_reason(replica, place)
 
     def toleration_seconds(self, kind: ReplicaType) -> float | None:
         """Return how many seconds pods of the type stay on a node that is not ready; None means forever."""
@@ -71,6 +83,15 @@ class NodeFilter:
             else ""
         )
 
+    def _find_gpu_reason(self, replica: Replica, place: str) -> str:
+        if replica.type not in self._shares:
+            return ""
+        share = self._shares[replica.type]
+        if not is_right_place(share, place):
+            requested = "no part of a GPU any more" if share is None else "a part of a GPU now"
+            return f"it was assigned to {describe_place(place)}, but requests {requested}"
+        return "" if share is None else self._gpu_shortage(replica, place, share)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmittedGang:
@@ -83,6 +104,11 @@ class AdmittedGang:
     """Pods that have not finished and are not being deleted."""
     nodes: NodesByKey
     is_being_preempted: Callable[[str], bool] = lambda _: False
+    gpu_shortage: Callable[[Replica, str, GpuShare], str] = lambda _, __, ___: ""
+
+    @property
+    def node_filter(self) -> NodeFilter:
+        return NodeFilter(self.job, self.nodes, self.is_being_preempted, self.gpu_shortage)
 
 
 def may_have_displaced_replicas(status: JobStatus, admission: Admission, nodes: NodesByKey) -> bool:
@@ -95,7 +121,7 @@ def may_have_displaced_replicas(status: JobStatus, admission: Admission, nodes: 
 
 def displaced_replicas(gang: AdmittedGang, now: dt.datetime) -> frozenset[Replica]:
     """Return the displaced replicas: their node is gone or not ready for too long, or would reject their next pod."""
-    node_filter = NodeFilter(gang.job, gang.nodes, gang.is_being_preempted)
+    node_filter = gang.node_filter
     return frozenset(
         replica
         for replica, place in gang.admission.nodes.items()
@@ -105,7 +131,7 @@ def displaced_replicas(gang: AdmittedGang, now: dt.datetime) -> frozenset[Replic
 
 def next_displacement_at(gang: AdmittedGang, now: dt.datetime) -> dt.datetime | None:
     """Return when the next pod will have exceeded its toleration for a node that is not ready; None if none will."""
-    node_filter = NodeFilter(gang.job, gang.nodes, gang.is_being_preempted)
+    node_filter = gang.node_filter
     times = (
         _toleration_ends_at(gang, node_filter, replica, node_of(place))
         for replica, place in gang.admission.nodes.items()
@@ -146,7 +172,7 @@ def replicas_on_rejecting_nodes(
 ) -> Iterator[tuple[Replica, str]]:
     """Yield the replicas without a pod whose node accepts none now, with the reason."""
     for replica, place in missing.items():
-        reason = node_filter.rejection_reason(replica.type, node_of(place)) if place != UNASSIGNED else ""
+        reason = node_filter.rejection_reason(replica, place) if place != UNASSIGNED else ""
         if reason:
             yield replica, reason
 
@@ -168,7 +194,7 @@ def _is_displaced(
         return at is not None and at <= now
     if was_rejected_by_node(gang.status.restarts.get(replica), place, gang.admission):
         return True
-    return bool(node_filter.rejection_reason(replica.type, node))
+    return bool(node_filter.rejection_reason(replica, place))
 
 
 def _toleration_ends_at(gang: AdmittedGang, node_filter: NodeFilter, replica: Replica, node: str) -> dt.datetime | None:

@@ -15,6 +15,7 @@ from tarragon.job.replica_state import ReplicaAction, ReplicaState
 from tarragon.job.status import UNASSIGNED, JobStatus
 from tarragon.kube.core import PODS, SERVICES, Service
 from tarragon.kube.meta import Key
+from tarragon.kube.scheduling.gpu_shares import GpuShare
 from tarragon.plan.lifecycle.displacement import NodeFilter, replicas_on_rejecting_nodes
 from tarragon.plan.lifecycle.gang_restart import outdated_pods
 from tarragon.plan.lifecycle.graceful_eviction import PodEviction
@@ -117,11 +118,14 @@ def rejecting_nodes(view: JobView) -> Mapping[Replica, str]:
         return {}
     accounted_for = view.members.keys() | view.recorded_status.succeeded_replicas
     missing = {replica: node for replica, node in view.assigned_nodes.items() if replica not in accounted_for}
-    return (
-        dict(replicas_on_rejecting_nodes(NodeFilter(view.job, nodes, view.observed.is_being_preempted), missing))
-        if missing
-        else {}
-    )
+    if not missing:
+        return {}
+
+    def gpu_shortage(replica: Replica, place: str, share: GpuShare) -> str:
+        return view.observed.gpu_shortage(Key(view.job.key.namespace, _pod_name(view, replica)), place, share)
+
+    node_filter = NodeFilter(view.job, nodes, view.observed.is_being_preempted, gpu_shortage)
+    return dict(replicas_on_rejecting_nodes(node_filter, missing))
 
 
 def waits_for_gpus(view: JobView, status: JobStatus) -> Iterator[tuple[Replica, GpuWait]]:

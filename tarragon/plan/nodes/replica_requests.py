@@ -10,7 +10,7 @@ from tarragon.job.model import ReplicaSpec
 from tarragon.job.places import vgpu_of
 from tarragon.kube.core import PodSpec
 from tarragon.kube.meta import JsonObject
-from tarragon.kube.scheduling.gpu_shares import GPU_PRODUCT_LABEL, share_of_template
+from tarragon.kube.scheduling.gpu_shares import GPU_PRODUCT_LABEL, GpuShare, share_of_template
 from tarragon.kube.scheduling.host_ports import host_port
 from tarragon.kube.scheduling.pod_requests import scheduling_request
 from tarragon.kube.scheduling.vgpu_requests import fractional_request, request_at_vgpu
@@ -29,6 +29,11 @@ def group_request(group: ReplicaSpec) -> Mapping[str, int]:
 def replica_request(group: ReplicaSpec, place: str) -> Mapping[str, int]:
     """Return what a pod of a group takes from its node if it is at this place."""
     return request_at_vgpu(group_request(group), share_of_template(group.template), vgpu_of(place))
+
+
+def is_right_place(share: GpuShare | None, place: str) -> bool:
+    """Whether a replica with this share of a GPU, or with none, can be at the place: it is a vGPU, or is none."""
+    return (share is None) == (vgpu_of(place) is None)
 
 
 def template_request(template: JsonObject) -> Mapping[str, int]:

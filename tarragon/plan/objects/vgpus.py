@@ -78,6 +78,10 @@ class GpuWait:
 
 GpuLookup = Callable[[GpuDemand], SharedGpu | ChosenGpus | GpuWait | None]
 """Returns the GPUs of a new pod; None if the kubelet of its node finds them itself."""
+GpuShortage = Callable[[Key, str, GpuShare], str]
+"""Returns what the GPU of a place lacks for the pod with this key and share; empty if nothing, or if the kubelet would
+refuse the pod.
+"""
 
 
 def gpu_demand(pod: Key, place: str, spec: JsonObject) -> GpuDemand | None:
@@ -99,6 +103,11 @@ def whole_gpus(spec: JsonObject) -> int:
 @lru_cache(maxsize=1024)  # the replicas of a job have one template
 def _whole_gpus(containers: bytes) -> int:
     return scheduling_request(decode(containers, PodSpec)).get(NVIDIA_GPU, 0) // 1000
+
+
+def no_gpu_shortage(_: Key, __: str, ___: GpuShare) -> str:
+    """Return what GPUs lack of which kubelets look after all."""
+    return ""
 
 
 def with_vgpu(pod: JsonObject, number: int, gpu: SharedGpu | None = None) -> JsonObject:

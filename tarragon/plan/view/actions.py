@@ -14,7 +14,7 @@ from tarragon.plan.input.decode_and_validate import DecodedJob
 from tarragon.plan.nodes.storage import VolumeCache
 from tarragon.plan.objects.podgroup_kinds import PodGroup
 from tarragon.plan.objects.settings import OperatorSettings
-from tarragon.plan.objects.vgpus import GpuLookup
+from tarragon.plan.objects.vgpus import GpuLookup, GpuShortage, no_gpu_shortage
 
 NAME_TAKEN = "NameTaken"
 REFUSED = "Refused"
@@ -50,6 +50,8 @@ class ObservedJob:
     """Whether kube-scheduler preempts pods on the named node to make room for another pod."""
     find_gpus: GpuLookup = lambda _: None
     """The GPUs that anchor pods hold, and those that HAMi may give to new pods."""
+    gpu_shortage: GpuShortage = no_gpu_shortage
+    """What a GPU that an anchor holds lacks for another pod."""
     pod_groups: Mapping[str, PodGroup] = field(default_factory=dict)
     """PodGroups with the name of the job, of any owner, by the full name of their kind."""
     owned_objects: Mapping[tuple[str, str], OwnedContent] = field(default_factory=dict)

@@ -15,6 +15,8 @@ from tarragon.job.phase import Phase
 from tarragon.job.replica_state import is_ready
 from tarragon.job.status import Admission
 from tarragon.kube.core import Pod
+from tarragon.kube.meta import Key
+from tarragon.kube.scheduling.gpu_shares import GpuShare
 from tarragon.operator.informers.candidates import Candidate, Candidates, JobId, min_and_requested, pods_by_replica
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.scheduler.admission.update import kube_scheduler_size, min_and_requested_sizes, queued_since
@@ -123,6 +125,11 @@ class AdmissionMaintenance:
 
     def _admitted_gang(self, candidate: Candidate, admission: Admission) -> AdmittedGang:
         pods = self._informers.pods_of(candidate.object)
+
+        def gpu_shortage(replica: Replica, place: str, share: GpuShare) -> str:
+            name = candidate.dialect.names.pod(candidate.job, replica)
+            return self._informers.gpu_anchors.shortage(Key(candidate.job.key.namespace, name), place, share)
+
         active = (pod for pod in pods if not pod.metadata.is_being_deleted and not pod.is_finished)
         return AdmittedGang(
             job=candidate.job,
@@ -131,6 +138,7 @@ class AdmissionMaintenance:
             pods=dict(pods_by_replica(candidate, active)),
             nodes=self._informers.nodes.objects,
             is_being_preempted=self._informers.has_nominated_pods,
+            gpu_shortage=gpu_shortage,
         )
 
     def _live_pods(self, candidate: Candidate) -> LivePods:

@@ -24,7 +24,7 @@ from tarragon.operator.informers.pod_usage import NodeSums, holds_resources, req
 from tarragon.operator.scheduler.job_errors import JobErrors
 from tarragon.operator.scheduler.snapshot.pod_affinity_index import ExpectedPods, PodAffinityIndex
 from tarragon.plan.nodes.left_to_kube_scheduler import is_left_to_kube_scheduler
-from tarragon.plan.nodes.replica_requests import group_request, replica_request
+from tarragon.plan.nodes.replica_requests import group_request, is_right_place, replica_request
 from tarragon.plan.objects.placement import bound_place
 from tarragon.plan.reconcile.adoption import has_unassigned_replicas
 
@@ -153,8 +153,9 @@ def _reserved_by(candidate: Candidate, nodes: Mapping[Replica, str], pods: PodsO
     missing = list(_without_pod(candidate, nodes, pods))
     each = _requests_by_type(candidate, {replica.type for replica, _ in missing}, pods)
     for replica, place in missing:
-        # The replica type may have been removed from the manifest; its assignments are removed in this cycle.
-        if replica.type in each:
+        # The replica type may have been removed from the manifest; its assignments are removed in this cycle. One that
+        # needs another part of a GPU since gets another place, perhaps on what it would hold here.
+        if replica.type in each and is_right_place(each[replica.type][1], place):
             yield node_of(place), request_at_vgpu(*each[replica.type], vgpu_of(place))
 
 
