@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tarragon.base.resources import CPU
+from tarragon.base.resources import CPU, subtract
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.tensorflow.replica_types import CHIEF, PS
 from tarragon.job.model import Replica
 from tarragon.job.places import node_of
-from tarragon.scheduling.api.decision import INSUFFICIENT_RESOURCES, NEVER_FITS, QUOTA_EXCEEDED, Admit
+from tarragon.scheduling.actions.resize_to_target import MOVED_TOGETHER
+from tarragon.scheduling.api.decision import INSUFFICIENT_RESOURCES, NEVER_FITS, QUOTA_EXCEEDED, Admit, Resize
 from tarragon.scheduling.api.gpu_shares import VgpuShare
 from tarragon.scheduling.api.rules import SchedulingRules
-from tarragon.scheduling.api.snapshot import DomainMap, TopologyConstraint
+from tarragon.scheduling.api.snapshot import Demand, DomainMap, NodeState, RunningGang, Snapshot, TopologyConstraint
 from tarragon.scheduling.cycle.decision_validation import validate_decisions
 from tarragon.scheduling.placement.fit import assign
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.ledger import NodeLedger
-from tests.scheduling.rounds import GIB, Job, Rounds, gpus, shared_gpus, with_share
-from tests.scheduling.scenes import STANDARD, every_policy
+from tests.scheduling.rounds import GIB, NOON, Job, Rounds, gpus, shared_gpus, with_share
+from tests.scheduling.scenes import STANDARD, afresh, every_policy
 from tests.scheduling.test_policies import RULES
 from tests.scheduling.test_remembered import Remembering
 
@@ -239,6 +241,28 @@ def test_whatever_shares_come_no_gpu_is_oversold(
     assert not rounds.running
     waits = {waits.code for waits in rounds.waits.values()}
     assert waits <= {NEVER_FITS, QUOTA_EXCEEDED}, "on an empty cluster nobody waits for others"
+
+
+def test_a_replica_that_stays_on_its_node_keeps_its_vgpu_when_others_join_it() -> None:
+    """One of three GPUs is held whole: there is no room to go to another vGPU beside the one that it holds."""
+    share, everywhere = VgpuShare(600), frozenset("ab")
+    demand = with_share(
+        Demand(type=WORKER, resources={}, minimum=1, requested=2, maximum=2, eligible_nodes=everywhere), share
+    )
+    held = {"a": {**share.amounts(2, 16 * GIB), **gpus(1)}, "b": share.amounts(0, 16 * GIB)}
+    nodes = [
+        NodeState(name=name, capacity=shared_gpus(3), free=subtract(shared_gpus(3), held[name])) for name in ("a", "b")
+    ]
+    gang = RunningGang(
+        name="job",
+        demands=[demand],
+        nodes={Replica(WORKER, 0): "a/2", Replica(WORKER, 1): "b/0"},
+        is_elastic=True,
+        admitted_at=NOON,
+    )
+    (moved, *_) = afresh(POLICIES["elastic"])(Snapshot(now=NOON + dt.timedelta(hours=1), nodes=nodes, running=[gang]))
+
+    assert moved == Resize("job", {Replica(WORKER, 0): "a/2", Replica(WORKER, 1): "a/0"}, MOVED_TOGETHER)
 
 
 @every_policy

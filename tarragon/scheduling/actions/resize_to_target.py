@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.places import node_of
@@ -141,17 +142,31 @@ def _moved(
     placed = _placed_anew(gang, demand, size, cycle)
     if placed is None or (most_nodes is not None and len(set(map(node_of, placed.values()))) > most_nodes):
         return {}
-    nodes = _with_few_moves(gang.nodes, placed)
-    moved = {replica: node for replica, node in nodes.items() if gang.nodes.get(replica) != node}
-    demands = {each.type: each for each in gang.demands}
-    for count, (replica, place) in enumerate(moved.items()):
-        amounts = cycle.nodes.amounts_at(place, demands[replica.type])
-        if not cycle.free.fits(place, amounts):
-            cycle.free.release_all(dict(list(moved.items())[:count]), gang.demands)
+    kept, moved = _with_few_moves(gang.nodes, placed)
+    taken = _take_on_nodes(gang, moved, cycle)
+    if not taken:
+        return {}
+    cycle.record_allocation(gang, taken)
+    return {**kept, **taken}
+
+
+def _take_on_nodes(gang: RunningGang, moved: Mapping[Replica, str], cycle: SchedulingCycle) -> Assignment:
+    """Take places on these nodes for replicas; empty if one of the nodes has too little."""
+    demands = {demand.type: demand for demand in gang.demands}
+    taken: Assignment = {}
+    for (kind, node), group in groupby(sorted(moved.items(), key=_type_and_node), key=_type_and_node):
+        replicas, row = [replica for replica, _ in group], cycle.nodes.row_of[node]
+        request = cycle.memory.requests.of(demands[kind])
+        if int(cycle.free.room(request)[row]) < len(replicas):
+            cycle.free.release_all(taken, gang.demands)
             return {}
-        cycle.free.take(place, amounts)
-    cycle.record_allocation(gang, moved)
-    return nodes
+        taken |= zip(replicas, cycle.free.take_replicas(row, request, len(replicas)), strict=True)
+    return taken
+
+
+def _type_and_node(item: tuple[Replica, str]) -> tuple[ReplicaType, str]:
+    replica, node = item
+    return replica.type, node
 
 
 def _size_of(gang: RunningGang, demand: Demand) -> int:
@@ -169,18 +184,21 @@ def _placed_anew(gang: RunningGang, demand: Demand, size: int, cycle: Scheduling
     return assign(fixed, ledger)
 
 
-def _with_few_moves(before: Mapping[Replica, str], placed: Mapping[Replica, str]) -> dict[Replica, str]:
-    """Give the places to the gang's replicas so that as many as possible stay where they are."""
-    left = Counter((replica.type, node) for replica, node in placed.items())
-    nodes: dict[Replica, str] = {}
-    for replica, node in sorted(before.items()):
-        if left[replica.type, node] > 0:
-            left[replica.type, node] -= 1
-            nodes[replica] = node
+def _with_few_moves(before: Mapping[Replica, str], placed: Assignment) -> tuple[Assignment, dict[Replica, str]]:
+    """Give the nodes to the gang's replicas so that as many as possible stay where they are, also on their vGPU. Return
+    the places of those, and the nodes of the others.
+    """
+    left = Counter((replica.type, node_of(place)) for replica, place in placed.items())
+    kept: Assignment = {}
+    for replica, place in sorted(before.items()):
+        if left[replica.type, node_of(place)] > 0:
+            left[replica.type, node_of(place)] -= 1
+            kept[replica] = place
     vacant: dict[ReplicaType, list[str]] = {}
     for (kind, node), count in sorted(left.items()):
         vacant.setdefault(kind, []).extend([node] * count)
+    moved: dict[Replica, str] = {}
     for replica in sorted({*placed, *before}):
-        if replica not in nodes and vacant.get(replica.type):
-            nodes[replica] = vacant[replica.type].pop()
-    return nodes
+        if replica not in kept and vacant.get(replica.type):
+            moved[replica] = vacant[replica.type].pop()
+    return kept, moved
