@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 from tarragon.client.port import Selector
@@ -31,14 +32,20 @@ async def visible(world: World, name: str) -> list[str]:
 
 async def node_shows(world: World, table: Json | None) -> None:
     """Return when the node's annotation has these vGPUs."""
+    await until_node(world, lambda node: _table_of(node) == table)
+
+
+async def until_node(world: World, holds: Callable[[Json], bool]) -> Json:
     nodes = NODES.with_model(dict)
     async with asyncio.timeout(60):
         listing = await world.cluster.list(nodes)
-        if any(_table_of(node) == table for node in listing.items):
-            return
+        for node in listing.items:
+            if holds(node):
+                return node
         async for event in world.cluster.watch(nodes, Selector(), listing.resource_version):
-            if event.object and _table_of(event.object) == table:
-                return
+            if event.object and holds(event.object):
+                return event.object
+    raise AssertionError("the watch has ended")
 
 
 def _table_of(node: Json) -> Json | None:
@@ -91,6 +98,17 @@ async def test_a_restarted_kubelet_knows_the_gpus_of_its_vgpus(world: World) -> 
     assert [(await visible(world, name))[0] for name in ("one", "two")] == ["GPU-b", "GPU-b"]
     assert refused["status"]["reason"] == "OutOfnvidia.com/gpu"
     assert "vGPU 3 (GPU GPU-b)" in refused["status"]["message"]
+
+
+async def test_the_kubelet_keeps_the_label_with_the_memory_by_which_it_refuses_pods(world: World) -> None:
+    kubelet = world.start_kubelet(labels=MEMORY, heartbeat_seconds=0.05)
+    await kubelet.node_registration.became_ready()
+    name = (await world.node_object())["metadata"]["name"]
+    wrong = {"nvidia.com/gpu.memory": "81920", "team": "vision"}
+    await world.cluster.patch(NODES, Key("", name), {"metadata": {"labels": wrong}})
+
+    node = await until_node(world, lambda node: node["metadata"]["labels"].items() >= MEMORY.items())
+    assert node["metadata"]["labels"]["team"] == "vision"
 
 
 async def test_a_pod_that_is_ending_keeps_its_gpu_across_a_restart(world: World) -> None:

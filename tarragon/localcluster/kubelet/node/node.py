@@ -231,7 +231,9 @@ def _os_image() -> str:
 
 
 class NodeRegistration:
-    """Creates the Node object, keeps it Ready, and shows the node's vGPUs in an annotation."""
+    """Creates the Node object, keeps it Ready and its label with its GPUs' memory true, and shows its vGPUs in an
+    annotation.
+    """
 
     def __init__(self, cluster: Client, settings: NodeSettings, clock: Clock) -> None:
         self._cluster = cluster
@@ -320,7 +322,11 @@ class NodeRegistration:
         new_status["addresses"][0]["address"] = settings.address
         if settings.port:
             new_status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": settings.port}}
-        await self._cluster.patch(NODES, self._key, {"status": new_status}, subresource="status")
+        node = await self._cluster.patch(NODES, self._key, {"status": new_status}, subresource="status")
+        memory = settings.labels.get(GPU_MEMORY_LABEL)
+        if memory is not None and node.metadata.labels.get(GPU_MEMORY_LABEL) != memory:
+            # A scheduler that read another amount would send pods that this kubelet refuses.
+            await self._cluster.patch(NODES, self._key, {"metadata": {"labels": {GPU_MEMORY_LABEL: memory}}})
         if settings.renews_lease:
             await self._renew_lease()
 
