@@ -213,11 +213,13 @@ def test_a_node_shows_who_holds_what_of_its_vgpus() -> None:
     node.admit(sharing("one", 0.5, vgpu=0), [])
     node.admit(sharing("three", 0.125, vgpu=1), [])
 
+    table = str(node.vgpus.table())
     assert before is None
-    assert json.loads(str(node.vgpus.table())) == {
+    assert json.loads(table) == {
         "0": {"gpu": "GPU-b", "pods": {"default/one": 500}},
         "1": {"gpu": "GPU-a", "pods": {"default/three": 125, "default/two": 250}},
     }
+    assert [line.split()[-1] for line in table.splitlines() if "default/" in line] == ["500", "125,", "250"]
 
 
 @pytest.mark.parametrize(

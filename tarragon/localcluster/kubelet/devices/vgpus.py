@@ -98,12 +98,15 @@ class NodeVgpus:
         return next(number for number in range(len(devices) + 1) if number not in devices)
 
     def table(self) -> str | None:
-        """The vGPUs as JSON, with their GPUs and what each pod holds in thousandths; None if there are none."""
+        """The vGPUs as JSON, with their GPUs and what each pod holds in thousandths; None if there are none.
+
+        Each pod has a line of its own: `kubectl describe node` cuts lines at 138 characters.
+        """
         table = {
             str(number): {"gpu": device, "pods": {part.pod: part.request for part in self._held(number)}}
             for number, device in sorted(self.devices.items())
         }
-        return json.dumps(table) if table else None
+        return json.dumps(table, indent=1) if table else None
 
     def _held(self, number: int) -> list[VgpuPart]:
         return sorted((part for part in self._parts.values() if part.number == number), key=lambda part: part.pod)
