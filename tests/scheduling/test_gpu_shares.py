@@ -18,7 +18,15 @@ from tarragon.scheduling.actions.resize_to_target import MOVED_TOGETHER
 from tarragon.scheduling.api.decision import INSUFFICIENT_RESOURCES, NEVER_FITS, QUOTA_EXCEEDED, Admit, Resize
 from tarragon.scheduling.api.gpu_shares import VgpuShare
 from tarragon.scheduling.api.rules import SchedulingRules
-from tarragon.scheduling.api.snapshot import Demand, DomainMap, NodeState, RunningGang, Snapshot, TopologyConstraint
+from tarragon.scheduling.api.snapshot import (
+    Demand,
+    DomainMap,
+    NodeState,
+    RunningGang,
+    Snapshot,
+    TopologyConstraint,
+    WaitingGang,
+)
 from tarragon.scheduling.cycle.decision_validation import validate_decisions
 from tarragon.scheduling.placement.fit import assign
 from tarragon.scheduling.policies import POLICIES
@@ -263,6 +271,26 @@ def test_a_replica_that_stays_on_its_node_keeps_its_vgpu_when_others_join_it() -
     (moved, *_) = afresh(POLICIES["elastic"])(Snapshot(now=NOON + dt.timedelta(hours=1), nodes=nodes, running=[gang]))
 
     assert moved == Resize("job", {Replica(WORKER, 0): "a/2", Replica(WORKER, 1): "a/0"}, MOVED_TOGETHER)
+
+
+def test_only_the_shares_of_one_gpu_are_given_back_for_a_whole_one() -> None:
+    """Four GPUs with four replicas each, of which every fourth is on the same one."""
+    share, here = VgpuShare(250), frozenset("a")
+    elastic = with_share(
+        Demand(type=WORKER, resources={}, minimum=1, requested=16, maximum=16, eligible_nodes=here), share
+    )
+    places = {Replica(WORKER, index): f"a/{index % 4}" for index in range(16)}
+    held = {name: 4 * amount for number in range(4) for name, amount in share.amounts(number, 16 * GIB).items()}
+    node = NodeState(name="a", capacity=shared_gpus(4), free=subtract(shared_gpus(4), held))
+    gang = RunningGang(name="elastic", demands=[elastic], nodes=places, is_elastic=True, admitted_at=NOON)
+    whole = Demand(type=WORKER, resources=gpus(1), minimum=1, requested=1, eligible_nodes=here)
+    starving = WaitingGang(name="starving", queued_at=NOON, demands=[whole])
+    later = NOON + dt.timedelta(minutes=10)
+
+    found = afresh(POLICIES["dragon"])(Snapshot(now=later, nodes=[node], running=[gang], waiting=[starving]))
+
+    (resized,) = [each for each in found if isinstance(each, Resize)]
+    assert sorted(replica.index for replica in places.keys() - resized.nodes.keys()) == [3, 7, 11, 15]
 
 
 @every_policy
