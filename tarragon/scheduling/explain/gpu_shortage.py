@@ -27,10 +27,11 @@ def gpu_shortage(demand: Demand, ledger: NodeLedger) -> str:
     share, gpus = demand.share, ledger.gpus_left(request)
     if share is None or gpus is None or not demand.minimum:
         return ""
-    permitted, room = ledger.gpu_room(request), gpus.room(replace(share, constraints=UNCONSTRAINED))
-    if permitted >= demand.minimum:
+    room = gpus.room(share if share.constraints == UNCONSTRAINED else replace(share, constraints=UNCONSTRAINED))
+    permitted = ledger.permitted_gpu_room(request) if room else None
+    if (room if permitted is None else permitted) >= demand.minimum:
         return ""
-    if permitted < room:
+    if permitted is not None and permitted < room:
         return _barred(demand, share, permitted)
     if room:
         replicas = f"{demand.minimum} {demand.type.lower()}s"

@@ -305,11 +305,13 @@ class NodeLedger:
         needed = self._row(wanted)
         return row is not None and needed is not None and bool(self._has_room(np.array([row]), needed[np.newaxis]))
 
-    def gpu_room(self, request: NodeRequest) -> int:
-        """How many replicas with a share the GPUs take in total, whatever else they request."""
+    def permitted_gpu_room(self, request: NodeRequest) -> int | None:
+        """How many replicas with a share the GPUs take in total, whatever else they request, with the constraints on
+        who shares them; None if there are none.
+        """
         vgpus = self.nodes.layout.vgpus
-        if vgpus is None or request.share is None:
-            return 0
+        if vgpus is None or request.share is None or not vgpus.marks:
+            return None
         return int(vgpus.room(request.share, lambda column: self._free[:, column])[request.mask].sum())
 
     def permits(self, place: str, share: VgpuShare) -> bool:
