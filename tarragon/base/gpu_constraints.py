@@ -81,16 +81,16 @@ class GpuConstraints:
         `used` is the sum of the requests there, in thousandths, and `marks` returns the sum of a mark. All are numbers,
         or arrays with an element for each of several nodes, as the result is.
         """
-        is_unused = used == 0
         permitted: T = marks(exclusion_mark(number)) == used * (_hash(self.exclusion) if self.exclusion else 0)
         if self.gpu_id:
-            permitted = permitted & (is_unused | self.has_gpu_id(number, marks))
+            permitted = permitted & self.has_gpu_id(number, marks)
         if self.affinity:
-            permitted = permitted & (is_unused | self.has_affinity(number, marks))
+            permitted = permitted & self.has_affinity(number, marks)
         if self.anti_affinity:
             bits = marks(anti_affinity_mark(self.anti_affinity, number)) >> _bit(number)
             permitted = permitted & ((bits & _VGPU) == 0)
-        return permitted
+        # Of a vGPU that nobody uses, marks mean nothing: those of an edited job are not those that its pods have left.
+        return (used <= 0) | permitted
 
     def has_gpu_id(self, number: int, marks: Callable[[str], T]) -> T:
         """Whether the vGPU is the one with their GPUID."""
@@ -102,6 +102,18 @@ class GpuConstraints:
 
 
 UNCONSTRAINED = GpuConstraints()
+
+
+def closed(amounts: Resources, number: int) -> Resources:
+    """Return what is reserved of a vGPU so that nobody joins: pods that are not there yet share it with nobody, and who
+    came first without their GPUID or affinity would keep them out.
+    """
+    claims = gpu_id_mark(number), affinity_mark(number)
+    if not any(name in amounts for name in claims):
+        return amounts
+    others = {name: amount for name, amount in amounts.items() if name not in claims}
+    exclusion = exclusion_mark(number)
+    return {**others, exclusion: others.get(exclusion, 0) + 1}
 
 
 def gpu_id_mark(number: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tarragon.kube.core import PODS
 from tests.operator.anchor_stage import VGPU, condition
 from tests.operator.stage import Stage, group
 
@@ -72,3 +73,18 @@ async def test_marks_of_pods_outlast_the_operator_and_go_with_the_pods(stage: St
 
     await stage.plays("first-worker-0", "Succeeded", 0)
     await stage.world.until(lambda: bool(vgpus(stage, "second")))
+
+
+async def test_a_pod_that_somebody_has_made_by_hand_has_its_gpu_to_itself_if_it_says_so(stage: Stage) -> None:
+    await stage.node("n", **{GPU: "2"})
+    names = {"kubeshare/gpu_request": "0.2", "kubeshare/gpu_limit": "1", "kubeshare/sched_exclusion": "me", VGPU: "0"}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "by-hand", "namespace": "default", "annotations": names},
+        "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
+    }
+    await stage.world.client.create(PODS, pod)
+    stage.start_operator()
+
+    assert await submitted(stage, "anybody") == ["1"]

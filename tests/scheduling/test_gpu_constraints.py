@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +21,7 @@ from tarragon.scheduling.explain.reasons import explain_wait
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.ledger import NodeLedger
-from tests.scheduling.rounds import GIB, Job, Rounds, shared_gpus, with_marks, with_share
+from tests.scheduling.rounds import GIB, Job, Rounds, Run, gpus, shared_gpus, with_marks, with_share
 from tests.scheduling.scenes import STANDARD, every_policy
 from tests.scheduling.test_gpu_shares import NODES, jobs_with, places, sharing_job
 from tests.scheduling.test_policies import RULES
@@ -292,3 +293,61 @@ def test_it_is_told_for_how_many_replicas_permitted_gpus_have_room() -> None:
         "even when empty, the GPUs of the cluster have room for 3 of 4 workers, which need 0.3 of one each with "
         "kubeshare/sched_anti-affinity"
     )
+
+
+@pytest.mark.parametrize("name", ["fifo", "backfill", "dragon"])
+@pytest.mark.parametrize("constraints", [{"affinity": "a"}, {"gpu_id": "abcde"}])
+def test_nobody_joins_a_pod_for_which_a_gpu_is_only_reserved(name: str, constraints: dict[str, str]) -> None:
+    rounds = sharing(name, 1)
+    submit(rounds, "anybody")
+    submit(rounds, "overdue", 1, 300, **constraints)
+    rounds.advance(200)
+    submit(rounds, "like it", 1, 300, **constraints)
+    submit(rounds, "passes", request=100)
+    rounds.advance(100)
+    rounds.end("anybody")
+    rounds.advance(1)
+
+    assert "overdue" in rounds.running
+
+
+def test_marks_of_a_vgpu_that_nobody_uses_mean_nothing() -> None:
+    left = {**GpuConstraints(exclusion="old").marks(0, 300), **GpuConstraints(anti_affinity="a").marks(0, 300)}
+
+    for constraints in (GpuConstraints(), GpuConstraints(anti_affinity="a"), GpuConstraints(exclusion="new")):
+        assert constraints.permit(0, 0, lambda name: left.get(name, 0))
+
+
+def test_of_two_vgpus_with_one_gpuid_either_is_permitted() -> None:
+    rounds = sharing("backfill", 3)
+    share = VgpuShare(300, constraints=GpuConstraints(gpu_id="abcde"))
+    rounds.foreign = {"n00": add_resources([share.amounts(0, 16 * GIB), share.amounts(1, 16 * GIB)])}
+    submit(rounds, "abcde", 2, gpu_id="abcde", request=300)
+
+    assert set(places(rounds, "abcde")) <= {"n00/0", "n00/1"}
+
+
+@pytest.mark.parametrize("name", ["dragon", "elastic"])
+def test_of_jobs_that_grow_onto_one_gpu_the_one_that_needs_it_unused_is_first(name: str) -> None:
+    rounds = sharing(name, 2, 1)
+    red = VgpuShare(400, constraints=GpuConstraints(affinity="a"))
+    for job, share, place, most in (("a-free", VgpuShare(600), "n00/0", 2), ("red", red, "n01/0", 5)):
+        demand = with_share(rounds.demand(WORKER, 1, least=1, most=most, each={CPU: 100}), share)
+        rounds.running[job] = Run(
+            job=Job(name=job, demands=[demand]),
+            queued=rounds.now,
+            admitted=rounds.now,
+            nodes={Replica(WORKER, 0): place},
+        )
+    rounds.advance(400)
+
+    assert rounds.size("red") > 1
+
+
+def test_nodes_that_share_no_gpus_are_not_said_to_have_some_left() -> None:
+    rounds = sharing("backfill", 1)
+    rounds.nodes = {**rounds.nodes, "n01": {**gpus(2), CPU: 8000}}
+    submit(rounds, "first", request=800)
+    submit(rounds, "second", request=500)
+
+    assert rounds.waits["second"].message == "no GPU has 0.5 left (most: 0.2 on vGPU 0 of node n00)"

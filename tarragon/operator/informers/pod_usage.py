@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
+from tarragon.base.gpu_constraints import is_mark
 from tarragon.base.resources import Resources, vgpu_share
 from tarragon.client.informer.cache_reader import CacheReader
 from tarragon.job.places import vgpu_of
@@ -72,6 +73,8 @@ class PodUsage:
 
         With what anchors hold of vGPUs: each is deleted as soon as nobody shares its GPU.
         """
+        self.has_marks = False
+        """Whether pods with constraints on those with whom they share a GPU have been seen."""
         pods.add_event_handler(self._pod_changed)
 
     def _pod_changed(self, _: Key, old: Pod | None, new: Pod | None) -> None:
@@ -86,6 +89,8 @@ class PodUsage:
         vgpu = {} if number is None else {vgpu_share(number): HELD_BY_ANCHOR}
         amounts = requests_of(pod) if number is None else {**without_gpus(requests_of(pod)), **vgpu}
         change(self.held, node_of(pod), amounts)
+        if VGPU_ANNOTATION in pod.metadata.annotations and not self.has_marks:
+            self.has_marks = any(map(is_mark, amounts))
         if pod.metadata.is_being_deleted:
             change(self.terminating, node_of(pod), amounts)
         elif vgpu:

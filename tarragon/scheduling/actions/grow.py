@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tarragon.job.model import Replica
 from tarragon.scheduling.actions.running_gangs import is_scaled_up
 from tarragon.scheduling.api.decision import ResizeReason
+from tarragon.scheduling.api.gpu_shares import claims_of
 from tarragon.scheduling.api.rules import bounded_timedelta
 from tarragon.scheduling.api.snapshot import Demand, RunningGang, WaitingGang
 from tarragon.scheduling.cycle.scheduling_cycle import SchedulingCycle
@@ -86,6 +87,10 @@ def _most(demand: Demand) -> int:
     return max(demand.maximum, demand.requested)
 
 
+def _claims(gang: RunningGang) -> int:
+    return max((claims_of(demand.share) for demand in gang.demands), default=0)
+
+
 def _cooled_down_at(gang: RunningGang, cycle: SchedulingCycle) -> dt.datetime:
     cool_down = bounded_timedelta(cycle.snapshot.rules.cool_down_seconds)
     if gang.resized_at is None or gang.resized_at > cycle.snapshot.now + cool_down:
@@ -157,7 +162,8 @@ class _Growth:
                 left -= 1
                 if missing:
                     heapq.heappush(self._heap, (self._fraction(gang, nodes), name))
-        for gang, nodes, _, reason in self._gangs.values():
+        # Who has joined a replica on its GPU can only do so after it.
+        for gang, nodes, _, reason in sorted(self._gangs.values(), key=lambda growing: -_claims(growing[0])):
             if len(nodes) > len(gang.nodes):
                 self._cycle.resize(gang, nodes, reason)
 

@@ -206,7 +206,7 @@ def _may_share(share: VgpuShare, free: Resources, number: int) -> bool:
 
     chosen = [other for other in _open_vgpus(free) if constraints.gpu_id and constraints.has_gpu_id(other, mark)]
     users = users_of(free.get(vgpu_share(number), 0))
-    return bool(constraints.permit(number, users, mark)) and (not chosen or chosen == [number])
+    return bool(constraints.permit(number, users, mark)) and (not chosen or number in chosen)
 
 
 def _open_vgpus(free: Resources) -> set[int]:

@@ -14,8 +14,10 @@ from operator import attrgetter
 
 import numpy as np
 
+from tarragon.base.gpu_constraints import closed
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica
+from tarragon.job.places import vgpu_of
 from tarragon.job.status import WaitReason
 from tarragon.scheduling.api.decision import RESOURCES_RELEASING, Admit, Defer, Evict, GangDecision, Resize
 from tarragon.scheduling.api.rules import bounded_timedelta
@@ -166,13 +168,13 @@ class SchedulingCycle:
             kind.has_no_future_room = True
             self._without_room_soon.append(kind)
             return None
-        self._set_aside(self.nodes.held_by(gang.demands, nodes))
+        self._set_aside([_closed(each) for each in self.nodes.held_by(gang.demands, nodes)])
         self.usage.charge(gang, nodes)
         return Defer(gang.name, RESOURCES_RELEASING, wait_messages.RELEASING)
 
     def reserve(self, gang: WaitingGang, nodes: Assignment) -> None:
         """Reserve these nodes for the gang: what is free there and what becomes free."""
-        parts = self.nodes.held_by(gang.demands, nodes)
+        parts = [_closed(each) for each in self.nodes.held_by(gang.demands, nodes)]
         self._set_aside(parts)
         self.future_free.reserve(parts)
         self.usage.charge(gang, nodes)
@@ -309,6 +311,13 @@ def is_known_to_lack(kind: ShapeState, ledger: NodeLedger) -> bool:
         if ledger.is_known_to_lack(request, count):
             return True
     return False
+
+
+def _closed(part: Allocation) -> Allocation:
+    """What has to be kept from others until the replicas are there: see `gpu_constraints.closed`."""
+    place, amounts, times = part
+    number = vgpu_of(place)
+    return part if number is None else (place, closed(amounts, number), times)
 
 
 def _has_room(kind: ShapeState, ledger: NodeLedger) -> bool:

@@ -41,7 +41,7 @@ class GpusLeft:
     @classmethod
     def of(cls, table: Amounts, vgpus: VgpuColumns) -> GpusLeft:
         free, gpu_memory = table[:, vgpus.free], table[:, vgpus.gpu_memory]
-        rows = np.flatnonzero(free >= ONE_GPU)
+        rows = np.flatnonzero((free >= ONE_GPU) & (table[:, vgpus.shareable] > 0))
         whole, memory = np.full(len(rows), WHOLE_GPU), gpu_memory[rows]
         unused = cls(rows, np.full(len(rows), FREE), whole, memory, memory, free[rows] // ONE_GPU)
         used = table.T[list(vgpus.shares)]

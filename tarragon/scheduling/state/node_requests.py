@@ -80,7 +80,7 @@ class NodeRequest:
         the room depends on.
         """
         if self.vgpus is not None and (self.share is not None or row[self.vgpus.free] > 0):
-            needed = (self.vgpus.unshared, *self.vgpus.shares) if self.share is None else self.vgpus.all
+            needed = (self.vgpus.unshared, *self.vgpus.shares) if self.share is None else self.vgpus.read_by(self.share)
             self.reads += [column for column in needed if column not in self.reads]
             if self.share is not None:
                 self.costs.insert(0, (self.vgpus.free, self.share.request))

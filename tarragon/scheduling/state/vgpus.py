@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tarragon.base.gpu_constraints import UNCONSTRAINED, GpuConstraints, is_mark
+from tarragon.base.gpu_constraints import UNCONSTRAINED, GpuConstraints, exclusion_mark, is_mark
 from tarragon.base.resources import GPU_MEMORY, NVIDIA_GPU, WHOLE_GPU, vgpu_memory, vgpu_share
 from tarragon.scheduling.api.gpu_shares import VgpuShare
 
@@ -62,10 +62,12 @@ class VgpuColumns:
     marks: Mapping[str, int] = field(default_factory=dict)
     """The column of each mark; none if no pod has constraints."""
 
-    @property
-    def all(self) -> Sequence[int]:
-        """The columns on which the room for whole GPUs and for shares depends."""
-        return self.unshared, self.gpu_memory, self.shareable, *self.used
+    def read_by(self, share: VgpuShare) -> Sequence[int]:
+        """The columns on which the room for a share depends."""
+        numbers = range(len(self.shares))
+        names = {name for number in numbers for name in (exclusion_mark(number), *share.constraints.marks(number, 1))}
+        marks = [column for name, column in self.marks.items() if name in names]
+        return self.unshared, self.gpu_memory, self.shareable, *self.shares, *self.memories, *marks
 
     @property
     def used(self) -> Sequence[int]:
@@ -193,8 +195,8 @@ class VgpuColumns:
             times = times.clip(0, most) * (used < 0) * constraints.permit(number, users_of(used), marks)
             total, largest = total + times, np.maximum(largest, times)
             if constraints.gpu_id:
-                has_id = constraints.has_gpu_id(number, marks).astype(np.bool_)
-                is_chosen, on_chosen = is_chosen | has_id, np.where(has_id, times, on_chosen)
+                has_id = (constraints.has_gpu_id(number, marks) & (users_of(used) > 0)).astype(np.bool_)
+                is_chosen, on_chosen = is_chosen | has_id, np.where(has_id, np.maximum(on_chosen, times), on_chosen)
         if constraints.gpu_id:
             return np.where(is_chosen, on_chosen, largest)
         return total
@@ -293,7 +295,8 @@ class VgpuColumns:
         if not share.constraints.gpu_id:
             return ()
         marks = self._marks(free.__getitem__)
-        return [number for number in range(len(self.shares)) if share.constraints.has_gpu_id(number, marks)]
+        opened = (number for number, column in enumerate(self.shares) if users_of(free[column]) > 0)
+        return [number for number in opened if share.constraints.has_gpu_id(number, marks)]
 
     def _marks(self, column: Callable[[int], T]) -> Callable[[str], T]:
         """Return the sums of marks by name. Of one without a column there are none."""

@@ -87,6 +87,8 @@ class NodeVgpus:
         devices = self.devices
         for number in devices:
             if _has_gpu_id(share, self._held(number)):
+                if not _may_join(share, number, self._held(number)):
+                    raise ValueError(f"vGPU {number} has the GPUID of the pod, but pods with which it may not share it")
                 return number
         fitting = [
             (WHOLE_GPU - sum(part.request for part in self._held(number)), number)

@@ -35,8 +35,8 @@ class SnapshotBuilder:
         self._job_errors = job_errors
         self._demand_cache = DemandCache(informers)
         self._reservations = Reservations(informers, job_errors, self._demand_cache.pod_affinity)
-        usage = PodUsage(informers.pods, informers.settings.anchor_namespace)
-        self._nodes = NodeInventory(informers, usage, self._reservations)
+        self._usage = PodUsage(informers.pods, informers.settings.anchor_namespace)
+        self._nodes = NodeInventory(informers, self._usage, self._reservations)
         self._gangs = GangCache(informers, candidates, maintenance, self._demand_cache, job_errors)
 
     @property
@@ -80,8 +80,8 @@ class SnapshotBuilder:
         if self._demand_cache.are_gpus_shared:
             self._nodes.share_gpus()
         anti_affinities = self._demand_cache.gpu_anti_affinities
-        if anti_affinities is not None:
-            self._nodes.mark_gpus(anti_affinities)
+        if anti_affinities is not None or self._usage.has_marks:
+            self._nodes.mark_gpus(anti_affinities or frozenset())
         return Snapshot(
             now=now,
             nodes=self._nodes.inventory_minus(self._reservations.additional(decided)),
