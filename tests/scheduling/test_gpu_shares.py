@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tarragon.base.resources import CPU, subtract
+from tarragon.base.resources import CPU, GPU_MEMORY, subtract
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.tensorflow.replica_types import CHIEF, PS
 from tarragon.job.model import Replica
@@ -397,3 +397,12 @@ def test_what_is_found_for_several_shares_can_be_taken(
     if found is not None:
         ledger.release_all(found, wanted)
     assert (ledger.table == free).all()
+
+
+def test_a_node_that_claims_absurd_memory_stops_nobody() -> None:
+    rounds = sharing("backfill", 1, 1)
+    rounds.nodes = {**rounds.nodes, "n00": {**rounds.nodes["n00"], GPU_MEMORY: 10**30}}
+    rounds.submit(part(rounds, "job", HALF))
+    rounds.advance(1)
+
+    assert "job" in rounds.running

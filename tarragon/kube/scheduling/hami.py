@@ -29,6 +29,8 @@ HAMI_POD_PREFIXES = ("hami.io/vgpu-", "hami.io/bind-")
 _MIG = "mig"
 _MIB = 2**20
 _FIELDS, _FIELDS_WITH_MODE = 7, 9
+_DIGITS = 10
+"""No number in the annotation has as many: memory in MiB would be more than tables of amounts can hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +107,7 @@ def _read_fields(fields: list[str]) -> HamiGpu | None:
 
 
 def _whole(value: Json) -> int:
-    """Return a number that is not negative; 0 for anything else."""
+    """Return a number that is not negative; 0 for anything else, and for more than any GPU has."""
     if isinstance(value, str):
-        return int(value) if value.isascii() and value.isdecimal() and len(value) < len("1000000000") else 0
-    return value if isinstance(value, int) and value > 0 else 0
+        value = int(value) if value.isascii() and value.isdecimal() and len(value) < _DIGITS else 0
+    return value if isinstance(value, int) and value is not True and 0 < value < 10 ** (_DIGITS - 1) else 0

@@ -266,7 +266,7 @@ def _free_table(states: Sequence[NodeState], layout: Layout) -> Amounts:
     """Build the table of what is free, in which GPUs that are shared do not count as free ones."""
     table = _table([state.free for state in states], layout.columns)
     if layout.vgpus is not None:
-        table[:, layout.vgpus.gpu_memory] = [state.capacity.get(GPU_MEMORY, 0) for state in states]
+        table[:, layout.vgpus.gpu_memory] = [min(state.capacity.get(GPU_MEMORY, 0), MAX_AMOUNT) for state in states]
         table[:, layout.vgpus.shareable] = [_shareable(state) for state in states]
         layout.vgpus.settle(table)
     return table

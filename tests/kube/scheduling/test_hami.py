@@ -74,6 +74,13 @@ def test_what_can_not_be_read_is_no_gpu(text: str) -> None:
     assert hami_gpus(node(text)) == ()
 
 
+@pytest.mark.parametrize("memory", [10**9, 10**21, -1, True, 1.5, "1e3", {}])
+def test_memory_that_no_gpu_has_is_not_known(memory: Any) -> None:
+    (gpu,) = hami_gpus(node(listed({"devmem": memory})))
+
+    assert gpu.memory == 0
+
+
 @given(st.text() | st.from_regex(r"\[\{.*\}\]") | st.from_regex(r"GPU-[0-9a-f]{4},.*:"))
 def test_no_annotation_is_an_error(text: str) -> None:
     assert all(gpu.memory >= 0 for gpu in hami_gpus(node(text)))
