@@ -14,7 +14,7 @@ from tarragon.client.port import DeleteOptions
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS
 from tarragon.kube.meta import Key
-from tarragon.kube.scheduling.gpu_sharing import GPU_SHARING_LABEL
+from tarragon.kube.scheduling.node_gpu_sharing import GPU_SHARING_LABEL
 from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.scheduling.api.rules import DEFAULT_POLICY
 from tarragon.scheduling.policies import POLICIES

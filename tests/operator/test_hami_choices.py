@@ -14,7 +14,7 @@ from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import Key, ObjectMeta
 from tarragon.operator.informers.assumed_pods import ASSUMED_SECONDS, AssumedPods, JobId
 from tarragon.operator.informers.cache_transforms import CachedPod
-from tarragon.operator.informers.hami_gpus import ASSUMED_CHOICE_SECONDS, HamiGpuChoices
+from tarragon.operator.informers.hami_gpu_choices import ASSUMED_CHOICE_SECONDS, HamiGpuChoices
 from tarragon.plan.objects.hami_pods import with_hami_gpus
 from tarragon.plan.objects.placement import with_node_affinity
 from tarragon.plan.objects.vgpus import ChosenGpus, GpuDemand, GpuWait

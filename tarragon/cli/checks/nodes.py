@@ -11,8 +11,8 @@ from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU
 from tarragon.cli.output.finding import Finding
 from tarragon.cli.output.words import count
 from tarragon.kube.core import Node
-from tarragon.kube.scheduling.gpu_sharing import HAMI_ANNOTATION, GpuSharing, gpu_sharing
 from tarragon.kube.scheduling.hami import HAMI_SCHEDULER, hami_gpus
+from tarragon.kube.scheduling.node_gpu_sharing import HAMI_ANNOTATION, GpuSharing, gpu_sharing
 
 NODES_FORBIDDEN = Finding(
     "ok", "nodes", "you may not list nodes; only the operator needs to, and without it kube-scheduler places pods"

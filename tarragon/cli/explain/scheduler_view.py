@@ -21,7 +21,7 @@ from tarragon.job.status_encoding import decode_status
 from tarragon.kube.core import PODS as PODS_RESOURCE
 from tarragon.kube.core import SERVICES, Node
 from tarragon.kube.meta import CustomObject, Key, Resource
-from tarragon.kube.scheduling.gpu_sharing import GPU_ANCHOR_LABEL
+from tarragon.kube.scheduling.node_gpu_sharing import GPU_ANCHOR_LABEL
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.informers.pod_usage import holds_resources, requests_of
 from tarragon.operator.scheduler.gang_scheduler import AdmissionConfig, GangScheduler

@@ -39,7 +39,7 @@ from tarragon.job.model import TrainingJob, gang_name
 from tarragon.kube.core import Node
 from tarragon.kube.field_reader import suggestion
 from tarragon.kube.meta import Key
-from tarragon.kube.scheduling.gpu_sharing import GPU_SHARING_LABEL, GpuSharing
+from tarragon.kube.scheduling.node_gpu_sharing import GPU_SHARING_LABEL, GpuSharing
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tarragon.plan.objects.desired import is_managed_by_tarragon, is_placed_by
 from tarragon.plan.objects.settings import OperatorSettings

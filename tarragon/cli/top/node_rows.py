@@ -12,7 +12,7 @@ from tarragon.cli.jobview.gpus import accelerators
 from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import Key
 from tarragon.kube.scheduling.gpu_shares import share_of_pod
-from tarragon.kube.scheduling.gpu_sharing import GPU_ANCHOR_LABEL
+from tarragon.kube.scheduling.node_gpu_sharing import GPU_ANCHOR_LABEL
 from tarragon.kube.scheduling.node_resources import allocatable_with_gpus
 from tarragon.kube.scheduling.vgpu_requests import pod_request, pod_vgpu, without_gpus
 from tarragon.scheduling.explain.node_gpus import with_fractions

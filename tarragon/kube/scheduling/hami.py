@@ -16,7 +16,7 @@ from tarragon.kube.codec import decode
 from tarragon.kube.core import Node
 from tarragon.kube.meta import Json
 from tarragon.kube.scheduling.gpu_shares import GPU_UUID_ANNOTATION, gpu_memory
-from tarragon.kube.scheduling.gpu_sharing import HAMI_ANNOTATION, GpuSharing, gpu_sharing, is_gpu_uuid
+from tarragon.kube.scheduling.node_gpu_sharing import HAMI_ANNOTATION, GpuSharing, gpu_sharing, is_gpu_uuid
 
 HAMI_SCHEDULER = "hami-scheduler"
 """The name that HAMi's chart gives its scheduler."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tarragon.base.resources import NVIDIA_GPU
 from tarragon.kube.core import Node
-from tarragon.kube.scheduling.gpu_sharing import GpuSharing, gpu_sharing
 from tarragon.kube.scheduling.hami import hami_gpus
+from tarragon.kube.scheduling.node_gpu_sharing import GpuSharing, gpu_sharing
 from tarragon.kube.scheduling.pod_requests import amounts, whole_units
 
 OVERCOMMIT_ANNOTATION = "tarragon.dev/overcommit"

@@ -17,7 +17,7 @@ from tarragon.job.places import describe_place
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key, PartialObjectMetadata
 from tarragon.kube.scheduling.gpu_shares import GPU_UUID_ANNOTATION
-from tarragon.kube.scheduling.gpu_sharing import is_gpu_uuid
+from tarragon.kube.scheduling.node_gpu_sharing import is_gpu_uuid
 from tarragon.operator.informers.gpu_anchors import GpuAnchors
 from tarragon.plan.lifecycle.gpu_anchors import Anchor, AnchorState
 from tarragon.plan.objects.gpu_anchors import ANCHOR_CONTAINER

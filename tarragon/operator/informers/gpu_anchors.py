@@ -18,7 +18,7 @@ from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import Json, Key
 from tarragon.kube.scheduling.gpu_shares import GPU_UUID_ANNOTATION, GpuShare, gpu_memory, share_of_pod
-from tarragon.kube.scheduling.gpu_sharing import GpuSharing, gpu_sharing, mps_pipe_directory
+from tarragon.kube.scheduling.node_gpu_sharing import GpuSharing, gpu_sharing, mps_pipe_directory
 from tarragon.operator.informers.candidates import JobId
 from tarragon.operator.informers.vgpu_users import VgpuUsers
 from tarragon.plan.lifecycle.gpu_anchors import Anchor, AnchorNeeds, anchor_wait, usable_anchors

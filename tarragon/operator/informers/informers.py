@@ -41,7 +41,7 @@ from tarragon.operator.informers.controller_owner import controller_owner
 from tarragon.operator.informers.create_backoff import CreateBackoff
 from tarragon.operator.informers.decode_cache import DecodeCache
 from tarragon.operator.informers.gpu_anchors import GpuAnchors
-from tarragon.operator.informers.hami_gpus import HamiGpuChoices
+from tarragon.operator.informers.hami_gpu_choices import HamiGpuChoices
 from tarragon.operator.informers.owned_object_caches import OwnedObjectCaches
 from tarragon.operator.informers.pod_gpus import PodGpus
 from tarragon.operator.informers.pod_usage import nominated_nodes

@@ -9,7 +9,7 @@ from tarragon.kube.core import PODS, PodSpec
 from tarragon.kube.meta import Json
 from tarragon.operator.informers.assumed_pods import JobId
 from tarragon.operator.informers.gpu_anchors import GpuAnchors
-from tarragon.operator.informers.hami_gpus import HamiGpuChoices
+from tarragon.operator.informers.hami_gpu_choices import HamiGpuChoices
 from tarragon.plan.objects.placement import assigned_node
 from tarragon.plan.objects.vgpus import ChosenGpus, GpuDemand, GpuWait, SharedGpu
 

@@ -18,7 +18,7 @@ from tarragon.job.places import describe_place, node_of
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
 from tarragon.kube.scheduling.gpu_shares import GPU_UUID_ANNOTATION
-from tarragon.kube.scheduling.gpu_sharing import is_gpu_uuid
+from tarragon.kube.scheduling.node_gpu_sharing import is_gpu_uuid
 from tarragon.plan.objects.gpu_anchors import ANCHOR_CONTAINER, CLOSING_ANNOTATION
 from tarragon.plan.objects.vgpus import GpuWait
 from tarragon.plan.view.stalls import find_stall

@@ -18,7 +18,7 @@ from tarragon.job.places import node_of, vgpu_of, vgpu_place
 from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import JsonObject
 from tarragon.kube.scheduling.gpu_shares import VGPU_ANNOTATION
-from tarragon.kube.scheduling.gpu_sharing import GPU_ANCHOR_LABEL
+from tarragon.kube.scheduling.node_gpu_sharing import GPU_ANCHOR_LABEL
 from tarragon.kube.scheduling.vgpu_requests import pod_vgpu
 
 ANCHOR_CONTAINER = "gpu"

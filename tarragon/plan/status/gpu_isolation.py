@@ -10,7 +10,7 @@ from tarragon.job.places import node_of, vgpu_of
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import Node
 from tarragon.kube.meta import Key
-from tarragon.kube.scheduling.gpu_sharing import GpuSharing, gpu_sharing, mps_pipe_directory
+from tarragon.kube.scheduling.node_gpu_sharing import GpuSharing, gpu_sharing, mps_pipe_directory
 from tarragon.plan.view.job_view import JobView
 
 ENFORCED, ENFORCED_BY_HAMI, NOT_ENFORCED = "MPS", "HAMi", "NotEnforced"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import structlog
 
 from tarragon.kube.scheduling.gpu_shares import GPU_UUID_ANNOTATION, GpuShare
-from tarragon.kube.scheduling.gpu_sharing import GPU_ANCHOR_LABEL
+from tarragon.kube.scheduling.node_gpu_sharing import GPU_ANCHOR_LABEL
 from tarragon.localcluster.kubelet.devices.vgpus import NodeVgpus
 from tarragon.localcluster.kubelet.hollow.pod import HollowPod
 from tarragon.localcluster.kubelet.pod.admission import chosen_vgpu

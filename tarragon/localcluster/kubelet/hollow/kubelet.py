@@ -35,7 +35,7 @@ from tarragon.kube.codec import format_time
 from tarragon.kube.core import NODES, Node
 from tarragon.kube.meta import Key
 from tarragon.kube.scheduling.gpu_shares import GPU_UUID_ANNOTATION, gpu_memory
-from tarragon.kube.scheduling.gpu_sharing import GPU_SHARING_LABEL, GpuSharing
+from tarragon.kube.scheduling.node_gpu_sharing import GPU_SHARING_LABEL, GpuSharing
 from tarragon.localcluster.kubelet.hollow.admission import HollowAllocations
 from tarragon.localcluster.kubelet.hollow.pod import (
     HollowPod,

@@ -25,7 +25,7 @@ from tarragon.kube.codec import format_time
 from tarragon.kube.core import NODES
 from tarragon.kube.meta import Key
 from tarragon.kube.scheduling.gpu_shares import GPU_PRODUCT_LABEL, gpu_memory
-from tarragon.kube.scheduling.gpu_sharing import GPU_SHARING_LABEL, GpuSharing
+from tarragon.kube.scheduling.node_gpu_sharing import GPU_SHARING_LABEL, GpuSharing
 from tarragon.kube.scheduling.node_resources import HOST_PORTS, OVERCOMMIT_ANNOTATION
 from tarragon.localcluster.kubelet.base.downward import LOOPBACK
 from tarragon.localcluster.kubelet.network.port_claims import registry_folder

@@ -17,9 +17,9 @@ from tarragon.base.resources import (
 )
 from tarragon.kube.core import Node
 from tarragon.kube.meta import Key
-from tarragon.kube.scheduling.gpu_sharing import GpuSharing, gpu_sharing
 from tarragon.kube.scheduling.hami import hami_gpus, node_gpu_memory
 from tarragon.kube.scheduling.host_ports import ONE_PORT
+from tarragon.kube.scheduling.node_gpu_sharing import GpuSharing, gpu_sharing
 from tarragon.kube.scheduling.node_resources import (
     HOST_PORTS,
     OVERCOMMIT_ANNOTATION,

@@ -17,8 +17,8 @@ from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import Json, Key
 from tarragon.kube.scheduling.gpu_shares import GPU_UUID_ANNOTATION
-from tarragon.kube.scheduling.gpu_sharing import GpuSharing, gpu_sharing
 from tarragon.kube.scheduling.hami import gpus_of_pod, hami_gpus
+from tarragon.kube.scheduling.node_gpu_sharing import GpuSharing, gpu_sharing
 from tarragon.operator.informers.assumed_pods import AssumedPods, JobId
 from tarragon.plan.lifecycle.hami_gpus import GpuHolder, choose_gpus, holder_of
 from tarragon.plan.objects.placement import assigned_node, assigned_place

@@ -7,7 +7,7 @@ import pytest
 from tarragon.kube.core import Node
 from tarragon.kube.meta import ObjectMeta
 from tarragon.kube.scheduling.gpu_shares import gpu_memory
-from tarragon.kube.scheduling.gpu_sharing import GpuSharing, gpu_sharing, is_gpu_uuid, mps_pipe_directory
+from tarragon.kube.scheduling.node_gpu_sharing import GpuSharing, gpu_sharing, is_gpu_uuid, mps_pipe_directory
 
 GI = 2**30
 
