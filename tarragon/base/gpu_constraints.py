@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", int, "npt.NDArray[np.int64]")
 
+GPU_ID, AFFINITY, ANTI_AFFINITY, EXCLUSION = "GPUID", "sched_affinity", "sched_anti-affinity", "sched_exclusion"
+"""KubeShare's annotations, without `kubeshare/`."""
 _HASH_BYTES = 5
 _COUNT_BITS = 10
 """A vGPU has at most 1,000 users."""
@@ -36,7 +38,7 @@ class GpuConstraints:
     """What a pod demands of the others that share its GPU. Empty values demand nothing, save for `exclusion`."""
 
     gpu_id: str = ""
-    """kubeshare/GPUID: the pods of a node with the same one share one GPU, which an unused one becomes."""
+    """kubeshare/GPUID: the pods of a node with the same one share one GPU. The first of them gets an unused one."""
     affinity: str = ""
     """kubeshare/sched_affinity: only a GPU of pods with the same value, or an unused one."""
     anti_affinity: str = ""
@@ -48,12 +50,12 @@ class GpuConstraints:
     def names(self) -> list[str]:
         """The annotations by which they are set. Without an exclusion, those of others matter all the same."""
         values = {
-            "kubeshare/GPUID": self.gpu_id,
-            "kubeshare/sched_affinity": self.affinity,
-            "kubeshare/sched_anti-affinity": self.anti_affinity,
-            "kubeshare/sched_exclusion": self.exclusion,
+            GPU_ID: self.gpu_id,
+            AFFINITY: self.affinity,
+            ANTI_AFFINITY: self.anti_affinity,
+            EXCLUSION: self.exclusion,
         }
-        return [name for name, value in values.items() if value]
+        return [f"kubeshare/{name}" for name, value in values.items() if value]
 
     @property
     def claims(self) -> int:
@@ -105,8 +107,10 @@ UNCONSTRAINED = GpuConstraints()
 
 
 def closed(amounts: Resources, number: int) -> Resources:
-    """Return what is reserved of a vGPU so that nobody joins: pods that are not there yet share it with nobody, and who
-    came first without their GPUID or affinity would keep them out.
+    """Return the amounts that a pod needs of a vGPU, with marks that keep all others from joining it.
+
+    It reserves a vGPU for a pod with a GPUID or an affinity: others must neither join a pod that is not there yet, nor
+    come before it, as it can only open an unused GPU. The amounts of other pods are returned unchanged.
     """
     claims = gpu_id_mark(number), affinity_mark(number)
     if not any(name in amounts for name in claims):

@@ -23,7 +23,7 @@ from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.ledger import NodeLedger
 from tests.scheduling.rounds import GIB, Job, Rounds, Run, gpus, shared_gpus, with_marks, with_share
 from tests.scheduling.scenes import STANDARD, every_policy
-from tests.scheduling.test_gpu_shares import NODES, jobs_with, places, sharing_job
+from tests.scheduling.test_gpu_shares import NODES, jobs_with, places, submit_in_turn
 from tests.scheduling.test_policies import RULES
 from tests.scheduling.test_remembered import Remembering
 
@@ -192,9 +192,7 @@ def test_whoever_comes_nobody_shares_a_gpu_with_whom_he_must_not(
 ) -> None:
     rounds = sharing(name, *nodes, grace=grace)
 
-    for number, facts in enumerate(jobs):
-        rounds.submit(sharing_job(rounds, f"job{number}", facts))
-        rounds.advance(int(str(facts["after"])))
+    submit_in_turn(rounds, jobs)
     rounds.advance(3000)
 
     assert not rounds.running
@@ -211,9 +209,7 @@ def test_what_is_remembered_changes_no_decision_about_constraints(
     rounds = sharing(name, *nodes, rules=rules, grace=grace)
     rounds.policy = Remembering(POLICIES[name])
 
-    for number, facts in enumerate(jobs):
-        rounds.submit(sharing_job(rounds, f"job{number}", facts))
-        rounds.advance(int(str(facts["after"])))
+    submit_in_turn(rounds, jobs)
     rounds.advance(200)
 
 

@@ -233,6 +233,13 @@ def sharing_job(rounds: Rounds, name: str, facts: dict[str, object]) -> Job:
     )
 
 
+def submit_in_turn(rounds: Rounds, jobs: list[dict[str, object]]) -> None:
+    """Submit jobs with these facts, each some time after the one before."""
+    for number, facts in enumerate(jobs):
+        rounds.submit(sharing_job(rounds, f"job{number}", facts))
+        rounds.advance(int(str(facts["after"])))
+
+
 @every_policy
 @settings(max_examples=40, deadline=None)
 @given(nodes=NODES, jobs=SHARING_JOBS, grace=st.sampled_from([0, 7]), rules=st.sampled_from([STANDARD, RULES]))
@@ -241,9 +248,7 @@ def test_whatever_shares_come_no_gpu_is_oversold(
 ) -> None:
     rounds = sharing(name, *nodes, rules=rules, grace=grace)
 
-    for number, facts in enumerate(jobs):
-        rounds.submit(sharing_job(rounds, f"job{number}", facts))
-        rounds.advance(int(str(facts["after"])))
+    submit_in_turn(rounds, jobs)
     rounds.advance(3000)
 
     assert not rounds.running
@@ -318,9 +323,7 @@ def test_what_is_remembered_changes_no_decision_about_shares(
     rounds = sharing(name, *nodes, rules=rules, grace=grace)
     rounds.policy = Remembering(POLICIES[name])
 
-    for number, facts in enumerate(jobs):
-        rounds.submit(sharing_job(rounds, f"job{number}", facts))
-        rounds.advance(int(str(facts["after"])))
+    submit_in_turn(rounds, jobs)
     rounds.advance(200)
 
 

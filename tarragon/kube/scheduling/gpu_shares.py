@@ -15,7 +15,14 @@ from fractions import Fraction
 from functools import lru_cache
 
 from tarragon.base.errors import Problem
-from tarragon.base.gpu_constraints import UNCONSTRAINED, GpuConstraints
+from tarragon.base.gpu_constraints import (
+    AFFINITY,
+    ANTI_AFFINITY,
+    EXCLUSION,
+    GPU_ID,
+    UNCONSTRAINED,
+    GpuConstraints,
+)
 from tarragon.base.quantity import parse_milli
 from tarragon.base.resources import GPU_MEMORY_LABEL, NVIDIA_GPU, WHOLE_GPU
 from tarragon.kube.core import Container, Pod
@@ -49,7 +56,6 @@ class GpuShare:
 
 
 _REQUEST, _LIMIT, _MEMORY, _MODEL = "gpu_request", "gpu_limit", "gpu_mem", "gpu_model"
-_GPUID, _AFFINITY, _ANTI_AFFINITY, _EXCLUSION = "GPUID", "sched_affinity", "sched_anti-affinity", "sched_exclusion"
 GPU_MEMORY, GPU_MEMORY_PERCENTAGE, GPU_CORES = (
     "nvidia.com/gpumem",
     "nvidia.com/gpumem-percentage",
@@ -84,7 +90,7 @@ _KUBESHARE_1 = _Domain(
     prefix="kubeshare",
     field="annotations",
     noun="an annotation",
-    settings=(_REQUEST, _LIMIT, _MEMORY, _GPUID, _AFFINITY, _ANTI_AFFINITY, _EXCLUSION),
+    settings=(_REQUEST, _LIMIT, _MEMORY, GPU_ID, AFFINITY, ANTI_AFFINITY, EXCLUSION),
     ignored={},
 )
 _KUBESHARE_2 = _Domain(
