@@ -25,6 +25,7 @@ from tarragon.client.port import DeleteOptions
 from tarragon.kube.core import NAMESPACES, NODES, Pod
 from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet.hollow.kubelet import HollowKubelet, HollowSettings
+from tests.real.gpu_jobs import training, until_succeeded
 from tests.real.scene import Scene, connect
 from tools.controlplane import ControlPlane
 
@@ -135,33 +136,11 @@ async def a_field(plane: ControlPlane, nodes: int) -> AsyncIterator[GpuField]:
 
 def sharing_job(name: str, dice: random.Random) -> Json:
     """A parameter server and workers with a share each; every fifth job needs whole GPUs."""
-    notes = {"tarragon.dev/hollow-seconds": f"{dice.uniform(1, 4):.1f}", "tarragon.dev/hollow-stop-seconds": "0.3"}
-    workers = dice.choice((1, 2, 3, 4, 6))
-    needs: Json = {"requests": {"cpu": "500m", "memory": "1Gi"}}
+    seconds, workers = dice.uniform(1, 4), dice.choice((1, 2, 3, 4, 6))
     if dice.random() < 0.2:
-        needs["limits"] = {NVIDIA_GPU: 1}
-    else:
-        part = dice.choice(("0.1", "0.25", "0.3", "0.5", "0.7"))
-        notes |= {
-            "kubeshare/gpu_request": part,
-            "kubeshare/gpu_limit": "1",
-            "kubeshare/gpu_mem": str(dice.choice((1, 2, 4)) * 2**30),
-        }
-    container = {"name": "tensorflow", "image": "i", "resources": needs}
-    worker = {"metadata": {"annotations": notes}, "spec": {"containers": [container]}}
-    server = {"spec": {"containers": [{"name": "tensorflow", "image": "i"}]}}
-    return {
-        "apiVersion": "kubeflow.org/v1",
-        "kind": "TFJob",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "cleanPodPolicy": "All",
-            "tfReplicaSpecs": {
-                "PS": {"replicas": 1, "restartPolicy": "OnFailure", "template": server},
-                "Worker": {"replicas": workers, "restartPolicy": "OnFailure", "template": worker},
-            },
-        },
-    }
+        return training(name, workers, gpus=1, seconds=seconds)
+    part, memory = dice.choice(("0.1", "0.25", "0.3", "0.5", "0.7")), str(dice.choice((1, 2, 4)) * 2**30)
+    return training(name, workers, seconds=seconds, share={"request": part, "limit": "1", "mem": memory})
 
 
 @pytest.mark.parametrize(
@@ -181,11 +160,7 @@ async def test_shares_are_held_by_anchors_although_nodes_are_lost_and_the_operat
         dice.shuffle(events)
         doomed = iter(range(lost))
         for number, event in enumerate(events):
-            done = jobs * (number + 1) // (len(events) + 2)
-            await scene.until(
-                lambda done=done: sum(scene.state(name) == "Succeeded" for name in names) >= done,  # type: ignore[misc]
-                patience=150,
-            )
+            await until_succeeded(scene, names, jobs * (number + 1) // (len(events) + 2))
             if event == "lose":
                 await scene.lose(f"n{next(doomed):02}")
             else:

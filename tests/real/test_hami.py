@@ -10,7 +10,7 @@ import asyncio
 import random
 import signal
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +26,7 @@ from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet.hollow.kubelet import HollowKubelet, HollowSettings
 from tests.hami import CHOSEN, REGISTER, SCHEDULER, SPLIT, HamiScheduler, an_extender, registered, scheduler_config
 from tests.hami import taken as taken_by
+from tests.real.gpu_jobs import training, until_succeeded
 from tests.real.scene import Scene, connect
 from tools import controlplane
 from tools.controlplane import ControlPlane
@@ -142,32 +143,6 @@ async def a_field(plane: ControlPlane, nodes: int) -> AsyncIterator[HamiField]:
             await scene.close()
 
 
-def training(
-    name: str, workers: int, *, gpus: int = 0, seconds: float | None = None, share: Mapping[str, str] | None = None
-) -> Json:
-    """A TFJob whose workers have whole GPUs, or a share of one in the form of KubeShare 1."""
-    notes = {f"kubeshare/gpu_{key}": value for key, value in (share or {}).items()}
-    if seconds is not None:
-        notes |= {"tarragon.dev/hollow-seconds": f"{seconds:.1f}", "tarragon.dev/hollow-stop-seconds": "0.3"}
-    limits = {"limits": {NVIDIA_GPU: gpus}} if gpus else {}
-    needs: Json = {"requests": {"cpu": "500m", "memory": "1Gi"}, **limits}
-    container = {"name": "tensorflow", "image": "i", "resources": needs}
-    worker = {"metadata": {"annotations": notes}, "spec": {"containers": [container]}}
-    server = {"spec": {"containers": [{"name": "tensorflow", "image": "i"}]}}
-    return {
-        "apiVersion": "kubeflow.org/v1",
-        "kind": "TFJob",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "cleanPodPolicy": "All",
-            "tfReplicaSpecs": {
-                "PS": {"replicas": 1, "restartPolicy": "OnFailure", "template": server},
-                "Worker": {"replicas": workers, "restartPolicy": "OnFailure", "template": worker},
-            },
-        },
-    }
-
-
 async def test_two_halves_and_a_whole_are_bound_to_the_gpus_that_the_operator_names(
     emptied_control_plane: ControlPlane,
 ) -> None:
@@ -228,11 +203,7 @@ async def test_no_gpu_is_given_away_twice_although_the_operator_is_killed(
         operator = await scene.operator(None, *FLAGS)
         await scene.submit(names, lambda name: random_job(name, dice))
         for number in range(kills):
-            done = jobs * (number + 1) // (kills + 2)
-            await scene.until(
-                lambda done=done: sum(scene.state(name) == "Succeeded" for name in names) >= done,  # type: ignore[misc]
-                patience=150,
-            )
+            await until_succeeded(scene, names, jobs * (number + 1) // (kills + 2))
             operator.send(signal.SIGKILL)
             await operator.ended()
             operator = await scene.operator(None, *FLAGS)
