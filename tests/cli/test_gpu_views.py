@@ -337,6 +337,24 @@ async def test_why_tells_of_memory_where_that_is_what_is_short(tmp_path: Path) -
     assert "    vGPU 1: 0.4 and 6.4Gi of its memory left; held by small (0.6, 9.6Gi)" in lines
 
 
+async def test_why_names_the_constraint_that_keeps_a_job_from_gpus_with_enough_left(tmp_path: Path) -> None:
+    async with a_stage(tmp_path) as stage:
+        await cluster(stage)
+        alone = sharing(1, "0.2")
+        alone["template"]["metadata"]["annotations"]["kubeshare/sched_exclusion"] = "me"
+        await stage.submit("mine", Worker=alone)
+        found = await status_of(stage, "mine")
+
+    assert list(found.lines(NOON))[1:5] == [
+        "  node a has no room: 0.7 of 2 nvidia.com/gpu free, but no GPU that kubeshare/sched_exclusion permits",
+        "    vGPU 1: 0.4 and 6.4Gi of its memory left; held by small (0.6, 9.6Gi)",
+        "    vGPU 0: 0.3 and 4.8Gi of its memory left; held by large (0.7, 11.2Gi)",
+        "  the job could start when large ends",
+    ]
+    (node,) = found.fields()["short"]["nodes"]
+    assert (node["lacking"], node["barredBy"]) == ({}, "kubeshare/sched_exclusion")
+
+
 async def test_why_a_whole_gpu_is_not_free_is_told_with_those_who_share_it(tmp_path: Path) -> None:
     async with a_stage(tmp_path) as stage:
         await cluster(stage)

@@ -172,7 +172,11 @@ def _vgpu_text(amount: VgpuAmount, gpus: NodeGpus) -> str:
 
 
 def _scarce(node: NodeShortage, found: WaitExplanation) -> Mapping[str, int]:
-    """Returns the resources that the node lacks; for a node with some room, those that a replica requests."""
+    """Returns the resources that the node lacks; for a node with some room, those that a replica requests, and for one
+    whose GPUs it may not share, these.
+    """
+    if node.barred_by:
+        return {NVIDIA_GPU: found.resources[NVIDIA_GPU]}
     return node.lacking or {name: amount for name, amount in found.resources.items() if amount > 0 and name != PODS}
 
 

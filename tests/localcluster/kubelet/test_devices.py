@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tarragon.base.gpu_constraints import GpuConstraints
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.devices.devices import (
     VENDORS,
@@ -15,9 +16,10 @@ from tarragon.localcluster.kubelet.devices.devices import (
     node_devices,
     visibility_variables,
 )
+from tarragon.localcluster.kubelet.devices.vgpus import VgpuPart
 from tarragon.localcluster.kubelet.node.node import MachineGpus, detect_gpus, read_gpus
 from tarragon.localcluster.kubelet.pod.admission import NodeAllocations
-from tarragon.localcluster.kubelet.pod.records import PodRecord, allocated_devices, save
+from tarragon.localcluster.kubelet.pod.records import PodRecord, allocated_devices, load, save
 from tarragon.localcluster.kubelet.pod.status import PodFailure
 from tests.localcluster.kubelet.builders import container_json, pod
 
@@ -181,3 +183,13 @@ def test_the_devices_of_a_node_s_pods_are_found_in_its_folder(tmp_path: Path) ->
 
     assert allocated_devices(tmp_path, "nvidia.com/gpu") == ["GPU-b", "GPU-c"]
     assert allocated_devices(tmp_path / "none", "nvidia.com/gpu") == []
+
+
+def test_a_record_keeps_with_whom_a_pod_shares_its_gpu(tmp_path: Path) -> None:
+    constraints = GpuConstraints(gpu_id="abcde", affinity="a", anti_affinity="b", exclusion="c")
+    part = VgpuPart(pod="default/p", number=1, device="GPU-a", request=500, limit=1000, constraints=constraints)
+    save(NodeFolder(tmp_path).pod("uid"), PodRecord(started=0.0, vgpu=part))
+
+    found = load(NodeFolder(tmp_path).pod("uid"))
+    assert found is not None
+    assert found.vgpu == part
