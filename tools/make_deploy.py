@@ -70,7 +70,6 @@ def rendered() -> Iterator[tuple[Path, str]]:
     )
     yield DEPLOY / "namespaced" / "permissions.yaml", HEAD + documents(in_its_own_namespace())
     yield DEPLOY / "namespaced" / "tarragon.yaml", HEAD + in_its_namespace((DEPLOY / "tarragon.yaml").read_text())
-    yield DEPLOY / "components" / "rules" / "kustomization.yaml", HEAD + cel_component()
     for framework in FRAMEWORKS:
         if framework.required_permissions or framework is SHAREPOD:  # KubeShare needs its own definition of SharePod.
             folder = DEPLOY / "components" / f"without-{framework.resource.plural}"
@@ -184,33 +183,6 @@ def in_its_namespace(text: str) -> str:
     )
 
 
-def cel_component() -> str:
-    """A kustomize component that adds the CEL rules. It addresses versions by index, as their list has no merge key."""
-    place = "schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"
-    component = {
-        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
-        "kind": "Component",
-        "patches": [
-            {
-                "target": {"kind": "CustomResourceDefinition", "name": framework.resource.full_name},
-                "patch": yaml.dump(
-                    [
-                        {"op": "add", "path": f"/spec/versions/{number}/{place}", "value": cel_rules(framework)}
-                        for number in range(len(versions_of(framework)))
-                    ],
-                    Dumper=_Plain,
-                    sort_keys=False,
-                    width=160,
-                ),
-            }
-            for framework in FRAMEWORKS
-            if framework.cel_rules
-        ],
-    }
-    why = "# Rules that the API server checks itself. They need Kubernetes 1.25: older ones reject the CRD.\n"
-    return why + yaml.dump(component, Dumper=_Plain, sort_keys=False, width=160)
-
-
 def component_without(framework: Framework) -> str:
     """A kustomize component that leaves out a kind: its CRD, and what the operator may do only for its jobs.
 
@@ -247,10 +219,6 @@ def component_without(framework: Framework) -> str:
         f"# For installations that run no {framework.kind}s: neither the kind nor the permissions that only it needs.\n"
     )
     return why + _yaml(component)
-
-
-def cel_rules(framework: Framework) -> list[dict[str, str]]:
-    return [{"rule": rule, "message": message} for rule, message in framework.cel_rules.items()]
 
 
 def versions_of(framework: Framework) -> list[Any]:

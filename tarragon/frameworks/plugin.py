@@ -362,9 +362,6 @@ class Framework:
     """The order in which the pods of a job are created."""
     crd: Callable[[], dict[str, Json]]
     """The CustomResourceDefinition of the kind."""
-    cel_rules: Mapping[str, str] = field(default_factory=dict)
-    """Rules about the spec, in CEL, that API servers of 1.25 and newer can check themselves, with their messages. Jobs
-    of every generation must pass."""
     owned_objects: Callable[[JobObservation], Iterator[OwnedObject]] = _no_objects
     """The objects that the job needs beside its pods and Services, in the order in which they are created."""
     kept_current: Sequence[Resource[OwnedContent]] = ()

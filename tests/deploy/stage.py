@@ -45,6 +45,14 @@ QUICK = [
     *("--retry-period", f"{RETRY_SECONDS:g}", "--listen", "127.0.0.1:0"),
 ]
 
+ALL_FIELDS_SINCE = 30
+"""The minor version that knows all fields of our CRDs."""
+
+
+def unvalidated(plane: ControlPlane) -> tuple[str, ...]:
+    """What kubectl needs to install our CRDs where the server does not know all of their fields, and ignores those."""
+    return () if plane.minor >= ALL_FIELDS_SINCE else ("--validate=false",)
+
 
 class Kubectl:
     """As whoever that kubeconfig is."""
@@ -120,7 +128,7 @@ class Stage:
 
     async def install(self, *arguments: str) -> str:
         """What kubectl says to that. Afterwards jobs can be made, and are followed."""
-        said = await self.kubectl(*arguments)
+        said = await self.kubectl(*arguments, *unvalidated(self.plane))
         await self.begin()
         return said
 

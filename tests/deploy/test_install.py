@@ -12,8 +12,8 @@ pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(300)]
 
 async def test_plain_files_install_and_can_be_applied_over_and_again(empty: Stage) -> None:
     created = await empty.install("create", "-f", "deploy/")
-    over = await empty.kubectl("apply", "-k", "deploy")
-    again = await empty.kubectl("apply", "-k", "deploy")
+    over = await empty.install("apply", "-k", "deploy")
+    again = await empty.install("apply", "-k", "deploy")
 
     lines = [line for line in created.splitlines() if line]
     assert lines

@@ -99,6 +99,10 @@ def test_a_job_lives_its_whole_life_in_kubectl(user: User, kubectl: Kubectl) -> 
         assert set(kubectl.pods()) == {"talk-ps-0", "talk-worker-0", "talk-worker-1"}
         assert eventually(lambda: kubectl("logs", "talk-worker-1")) == "hello from talk-worker-1\n"
 
+        running = ("get", "tfjobs", "-o", "name", "--field-selector")
+        assert kubectl(*running, "status.tarragon.state=Running") == "tfjob.kubeflow.org/talk\n"
+        assert kubectl(*running, "status.tarragon.state!=Running") == ""
+
         kubectl("patch", "tfjob", "talk", "--type=merge", "-p", '{"spec":{"runPolicy":{"backoffLimit":7}}}')
         assert kubectl("get", "tfjob", "talk", "-o", "jsonpath={.spec.runPolicy.backoffLimit}") == "7"
 

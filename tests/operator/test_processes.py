@@ -59,8 +59,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 async def stage(plane: ControlPlane) -> AsyncIterator[Stage]:
     """Our kinds are installed, a node is there; no operator runs."""
     async with a_stage(plane) as stage:
-        await stage.kubectl("apply", "-f", "deploy/crd-tfjobs.kubeflow.org.yaml")
-        await stage.begin()
+        await stage.install("apply", "-f", "deploy/crd-tfjobs.kubeflow.org.yaml")
         await stage.node("n")
         # As a controller would that does not run here: the node is ready.
         await stage.http.patch(NODES, Key("", "n"), {"spec": {"taints": None}})

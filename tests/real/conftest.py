@@ -15,6 +15,7 @@ from tarragon.frameworks.sharepod.framework import SHAREPOD
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, LEASES, NODES, PODS, SERVICES
 from tarragon.kube.meta import Key, Resource
+from tests.deploy.stage import unvalidated
 from tests.e2e.user import eventually
 from tests.real.scene import connect, until_served
 from tests.real.site import Site, a_site
@@ -43,7 +44,7 @@ spec:
 @pytest.fixture
 def site(own_control_plane: ControlPlane, tmp_path: Path) -> Iterator[Site]:
     with a_site(own_control_plane, tmp_path) as site:
-        site.kubectl("create", "-f", "deploy/crd-tfjobs.kubeflow.org.yaml")
+        site.kubectl("create", "-f", "deploy/crd-tfjobs.kubeflow.org.yaml", *unvalidated(own_control_plane))
         eventually(lambda: site.serves("tfjobs.kubeflow.org"))
         site.kubectl("create", "-f", "-", given=VOLUME % site.models)
         site.operator()

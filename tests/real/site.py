@@ -20,6 +20,7 @@ import yaml
 from tarragon.base.clock import SystemClock
 from tarragon.localcluster.kubelet.kubelet import end_all_containers
 from tests.conftest import ROOT
+from tests.deploy.stage import unvalidated
 from tests.e2e.user import eventually
 from tools.controlplane import ControlPlane
 
@@ -41,7 +42,7 @@ class Site:
 
     def install(self) -> str:
         """What the documented command prints. Returns once all kinds of jobs are served."""
-        created = self.kubectl("create", "-f", "deploy/")
+        created = self.kubectl("create", "-f", "deploy/", *unvalidated(self.plane))
         for definition in re.findall(r"^customresourcedefinition\S*/(\S+) created", created, re.MULTILINE):
             eventually(lambda name=definition: self.serves(name))  # type: ignore[misc]
         return created

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.stage import Kubectl
+from tests.deploy.stage import Kubectl, unvalidated
 from tests.real.scene import PATIENCE, a_scene
 from tools.controlplane import ControlPlane
 
@@ -93,7 +93,8 @@ async def test_objects_of_kubeshare_are_taken_over_under_our_definition(own_cont
         await kubectl.established("sharepods.kubeshare.nthu")
         body = {**json.loads(sharepod("old", {})), "status": {"PodStatus": None, "PodManagerPort": 50051}}
         await kubectl("create", "-f", "-", stdin=json.dumps(body))
-        await kubectl("apply", "--server-side", "--force-conflicts", "-f", "deploy/crd-sharepods.kubeshare.nthu.yaml")
+        ours = "deploy/crd-sharepods.kubeshare.nthu.yaml"
+        await kubectl("apply", "-f", ours, *unvalidated(own_control_plane))
 
         async def shown() -> Json:
             found: Json = json.loads(await kubectl("get", "shp", "old", "-o", "json")).get("status", {})

@@ -10,7 +10,7 @@ from tarragon.frameworks.gpu_shares import gpu_shares, ignored_gpu_share_setting
 from tarragon.frameworks.image_software import python_library
 from tarragon.frameworks.jax.log_causes import LOG_CAUSES
 from tarragon.frameworks.kubeflow import field_descriptions as shared
-from tarragon.frameworks.kubeflow.crd import definition
+from tarragon.frameworks.kubeflow.crd import SELECTABLE_FIELDS, definition, with_cel_rules, with_selectable_fields
 from tarragon.frameworks.kubeflow.decoding import Generation, decoder
 from tarragon.frameworks.kubeflow.fields import GROUP, SUSPEND_PATH, WORKER, condition_reason
 from tarragon.frameworks.kubeflow.labels import since_training_operator_1_7
@@ -33,7 +33,7 @@ from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5
 from tarragon.job.model import CleanPodPolicy, Decides, Replica, ReplicaRole, SuccessPolicy, TrainingJob
 from tarragon.job.tensorboard import validate_tensorboard
 from tarragon.job.training_operator_status import status_fields
-from tarragon.kube.meta import CustomObject, Resource
+from tarragon.kube.meta import CustomObject, Json, Resource
 
 SHAPE = KindShape(
     kind="JAXJob",
@@ -58,6 +58,7 @@ DESCRIPTIONS = MappingProxyType(
         "template": "The pod template. Only the container named jax decides whether the worker succeeds.",
     }
 )
+CEL_RULES = MappingProxyType({f"has(self.{SHAPE.replica_specs})": "the job has no replicas"})
 CONDITION_DESCRIPTIONS = MappingProxyType({**shared.CONDITION_DESCRIPTIONS, conditions.RUNNING: "A worker is running."})
 
 
@@ -80,6 +81,11 @@ def discovery_config(job: TrainingJob, size: GangSize, _: str) -> Callable[[Repl
         "NUM_PROCESSES": str(size.get(WORKER, 0)),
     }
     return lambda replica: DiscoveryConfig(container="", env={**shared, "PROCESS_ID": str(replica.index)})
+
+
+def crd() -> dict[str, Json]:
+    defined = definition(JAXJOBS, (JAXJOBS.version,), lambda: job_schema(SHAPE, DESCRIPTIONS), SHAPE.replica_specs)
+    return with_cel_rules(with_selectable_fields(defined, SELECTABLE_FIELDS), CEL_RULES)
 
 
 DIALECT = Dialect(
@@ -127,8 +133,7 @@ JAX = Framework(
     evaluate=evaluate,
     roles=SHAPE.roles,
     start_order=(WORKER,),
-    crd=lambda: definition(JAXJOBS, (JAXJOBS.version,), lambda: job_schema(SHAPE, DESCRIPTIONS), SHAPE.replica_specs),
-    cel_rules={"has(self.jaxReplicaSpecs)": "the job has no replicas"},
+    crd=crd,
     is_crd_optional=True,
     editable_fields=EditableFields(suspend=SUSPEND_PATH),
     other_operators=frozenset({"training-operator"}),

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tarragon.frameworks.kubeflow.crd import STATUS_PATH, definition, with_columns
+from tarragon.frameworks.kubeflow.crd import (
+    STATUS_FIELDS,
+    STATUS_PATH,
+    definition,
+    with_columns,
+    with_selectable_fields,
+)
 from tarragon.frameworks.kubeflow.field_descriptions import describe
 from tarragon.frameworks.kubeflow.schema import Schema, open_object, tarragon_status
 from tarragon.frameworks.sharepod.field_descriptions import DESCRIPTIONS
@@ -25,7 +31,8 @@ _COLUMNS = (
 
 
 def crd() -> dict[str, Json]:
-    return with_columns(definition(SHAREPODS, (SHAREPODS.version,), _schema, short_names=SHORT_NAMES), _COLUMNS)
+    defined = definition(SHAREPODS, (SHAREPODS.version,), _schema, short_names=SHORT_NAMES)
+    return with_selectable_fields(with_columns(defined, _COLUMNS), STATUS_FIELDS)
 
 
 def _schema() -> Schema:

@@ -11,7 +11,7 @@ from tarragon.frameworks.plugin import ApiConversion, EditableFields, Framework,
 from tarragon.frameworks.tensorflow.conversion.convert import convert, normalize_for_diff
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tarragon.frameworks.tensorflow.conversion.metadata import without_derived_id
-from tarragon.frameworks.tensorflow.crd import CEL_RULES, MLKUBE_TFJOBS, TFJOBS, crd, mlkube_crd
+from tarragon.frameworks.tensorflow.crd import MLKUBE_TFJOBS, TFJOBS, crd, mlkube_crd
 from tarragon.frameworks.tensorflow.dialects import mlkube, v1
 from tarragon.frameworks.tensorflow.dialects.all_dialects import TFJOB_DIALECTS
 from tarragon.frameworks.tensorflow.fields import KIND, MAIN_CONTAINER, PORT_NAME, SpecField
@@ -36,7 +36,6 @@ TENSORFLOW = Framework(
     roles=ROLES,
     start_order=START_ORDER,
     crd=crd,
-    cel_rules=CEL_RULES,
     editable_fields=EditableFields(
         suspend=SUSPEND_PATH,
         min_replicas=f"spec.{SpecField.MIN_INSTANCES}",
