@@ -12,7 +12,9 @@ from enum import Enum
 from io import TextIOWrapper
 from typing import Literal, TextIO
 
-from tarragon.base.escaping import escaping_stream
+import click
+
+from tarragon.base.escaping import escaped_line, escaping_stream
 
 ColorChoice = Literal["auto", "always", "never"]
 
@@ -91,3 +93,8 @@ def size(stream: TextIO) -> os.terminal_size:
     except (OSError, ValueError):
         return _DEFAULT_SIZE
     return found if found.columns and found.lines else _DEFAULT_SIZE
+
+
+def print_warning(text: str) -> None:
+    """Print a warning of the API server, as those of our own."""
+    click.echo(f"warning: {escaped_line(text)}", err=True)

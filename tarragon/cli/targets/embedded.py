@@ -17,6 +17,7 @@ from tarragon.base.errors import TarragonError
 from tarragon.cli.jobview.target import ClusterReader, CommandPrefix, Notify
 from tarragon.cli.options.settings import LOCAL
 from tarragon.cli.output.invocation import current_invocation
+from tarragon.cli.output.terminal import print_warning
 from tarragon.client.errors import NotFound, Unauthorized, Unavailable
 from tarragon.client.port import ALL_OBJECTS, ObjectList, Selector
 from tarragon.kube.meta import Key, Resource
@@ -136,7 +137,9 @@ def embedded_client(place: Home, url: str) -> HttpClient:
     from tarragon.client.http.transport import RestConfig
 
     server = RestConfig(url=url, ca_data=place.ca.read_bytes(), token=place.read_token(), user_agent=user_agent("cli"))
-    return HttpClient(server, random.Random())
+    http = HttpClient(server, random.Random())
+    http.on_warning(print_warning)
+    return http
 
 
 def cluster_stopped_error(follower: JobFollower) -> TarragonError:

@@ -16,6 +16,7 @@ from tarragon.cli.jobview.jobs import NotInstalled
 from tarragon.cli.jobview.target import ClusterReader, CommandPrefix, Notify
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.output.invocation import current_invocation
+from tarragon.cli.output.terminal import print_warning
 from tarragon.cli.targets.refusals import translate_error
 from tarragon.client.errors import ApiError, NotFound, Unavailable
 from tarragon.client.http.client import HttpClient
@@ -97,7 +98,9 @@ class KubeconfigTarget:
                 return
 
     def client(self) -> HttpClient:
-        return HttpClient(replace(self.access.rest_config, user_agent=user_agent("cli")), random.Random())
+        http = HttpClient(replace(self.access.rest_config, user_agent=user_agent("cli")), random.Random())
+        http.on_warning(print_warning)
+        return http
 
     def translated(self, error: TarragonError) -> TarragonError:
         """Returns the error as a message about this cluster."""

@@ -102,6 +102,10 @@ class HttpClient:
         """Call `check` before each write is sent, retries included. If it raises, the write is not sent."""
         self._transport.check_before_writes(check)
 
+    def on_warning(self, handler: Callable[[str], None]) -> None:
+        """Call `handler` with each warning of the server, once, usually to show it."""
+        self._transport.on_warning(handler)
+
     async def get(self, resource: Resource[T], key: Key) -> T:
         answer = await self._transport.call(Request(method="GET", path=_path(resource, key)))
         return self._read(answer, resource.model)

@@ -25,6 +25,7 @@ from tarragon.client.errors import ApiError, Unreachable, unavailable, unreachab
 from tarragon.client.http import sockets
 from tarragon.client.http.credentials import ClientIdentity, Credentials, StaticCredentials, authorization
 from tarragon.client.http.error_decoding import error_from_response
+from tarragon.client.http.server_warnings import ServerWarnings
 from tarragon.client.http.tls import TlsContextCache
 
 T = TypeVar("T")
@@ -99,11 +100,16 @@ class Transport:
         self._slots = asyncio.Semaphore(_CONNECTIONS)
         self._closed = False
         self._before_writing: Callable[[], None] | None = None
+        self._warnings = ServerWarnings()
         self._sockets = sockets.SocketRegistry()
 
     def check_before_writes(self, check: Callable[[], None]) -> None:
         """Call `check` before each request but GET is sent, retries included. If it raises, nothing is sent."""
         self._before_writing = check
+
+    def on_warning(self, handler: Callable[[str], None]) -> None:
+        """Call `handler` with each warning of the server, once, usually to show it."""
+        self._warnings.handler = handler
 
     async def close(self) -> None:
         self._closed = True
@@ -189,6 +195,7 @@ class Transport:
                 if renewed == identity:
                     raise refused
                 response = await self._send(request, renewed, limits)
+            self._warnings.take(response.headers.getall("Warning", ()))
             if response.status >= 300:  # noqa: PLR2004 - redirects are errors too
                 raise await error_from_response(response)
         return response

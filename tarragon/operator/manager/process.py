@@ -213,6 +213,8 @@ async def serve(server: RestConfig, clock: Clock, settings: ProcessSettings) -> 
             HttpClient(server, jitter) as election,
             HttpClient(server, jitter) as progress,
         ):
+            for client in (cluster, election, progress):
+                client.on_warning(_log_server_warning)
             clients = ClusterClients(
                 operator=InstrumentedClient(cluster, clock, metrics),
                 leader_election=InstrumentedClient(election, clock, metrics),
@@ -229,6 +231,10 @@ async def serve(server: RestConfig, clock: Clock, settings: ProcessSettings) -> 
     else:
         is_lost = False
     return not is_lost
+
+
+def _log_server_warning(text: str) -> None:
+    log.warning("the API server warns", warning=text)
 
 
 def _log_settings(server: RestConfig, settings: ProcessSettings) -> None:
