@@ -23,6 +23,8 @@ from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.operator.rbac import permissions
 from tarragon.plan.objects.podgroup_kinds import DEFAULT_KIND_BY_SCHEDULER, POD_GROUP_KINDS, PodGroup
 from tests.deploy.stage import TFJOBS, Stage, group, verbs_of
+from tests.deploy.test_admission_policy import FILE as POLICIES
+from tests.deploy.test_admission_policy import SINCE as POLICIES_SINCE
 from tests.deploy.test_progress import done, free_address, program_in, takes_reports
 from tests.operator.test_podgroups import definition
 
@@ -41,6 +43,7 @@ NEVER_REQUESTED = {
 async def test_the_operator_lives_by_its_role_and_uses_every_verb_of_it(empty: Stage) -> None:
     stage = empty
     await stage.install("create", "-f", "deploy/")
+    await forbid_the_rest(stage)
     await stage.node("n")
     for kind in DEFAULT_KIND_BY_SCHEDULER.values():
         await stage.http.create(CUSTOM_RESOURCE_DEFINITIONS, definition(POD_GROUP_KINDS[kind]))
@@ -74,6 +77,12 @@ async def test_the_operator_lives_by_its_role_and_uses_every_verb_of_it(empty: S
     granted = {(each.group, each.resource, verb) for each in permissions() for verb in each.verbs}
     used = verbs_of(asked)
     assert (verbs_of(refused), used - granted, granted - used - NEVER_REQUESTED) == (set(), set(), set())
+
+
+async def forbid_the_rest(stage: Stage) -> None:
+    """By the component admission-policy, which must not forbid what the operator does."""
+    if stage.plane.minor >= POLICIES_SINCE:
+        await stage.kubectl("create", "-f", POLICIES)
 
 
 async def reports_its_progress(stage: Stage) -> None:
