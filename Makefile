@@ -6,7 +6,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak check bench clip helm kubectl clean moved
+.PHONY: help demo test soak check bench clip helm helm4 kubectl clean moved
 
 PYTHON ?=
 ARGS ?=
@@ -34,11 +34,11 @@ SYNC := $(UV) sync --locked --python .tools/bin/python --extra tensorflow --comp
 CHECKS := '$(BIN)/ruff check' '$(BIN)/ruff format --check' '$(BIN)/mypy' '$(BIN)/lint-imports --no-logo' \
 	'$(BIN)/pytest -q tests/docs --ignore=tests/docs/test_story.py' '$(UV) lock --check' \
 	'$(BIN)/python tools/make_crds.py --check' '$(BIN)/python tools/make_deploy.py --check' \
-	'$(BIN)/python tools/make_reference.py --check' \
+	'$(BIN)/python tools/make_chart.py --check' '$(BIN)/python tools/make_reference.py --check' \
 	'$(BIN)/python tools/make_commands.py --check' '$(BIN)/python tools/check_commits.py'
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s%s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s%s\n", $$1, $$2 }' Makefile
 
 demo: $(FOR_RUNNING) ## train a distributed TensorFlow job on this machine, from nothing
 	@$(BIN)/tarragon run examples/tensorflow/ps.yaml
@@ -62,6 +62,8 @@ clip: $(FOR_DEVELOPMENT) ## record the demo into docs/clip.svg
 
 helm: .tools/bin/helm ## build helm 3 for the tests that use it (needs go)
 
+helm4: .tools/bin/helm-4 ## build helm 4 for the tests that use it (needs go)
+
 kubectl: .tools/bin/kubectl-1.36 ## build the newest kubectl, and a client with its caches, for the tests that use them (needs go)
 
 clean: ## remove what make made; your jobs stay, the embedded cluster is ended
@@ -78,7 +80,11 @@ $(UV): tools/bootstrap.sh $(MOVED)
 	@touch $@
 
 .tools/bin/helm: tools/install_helm.sh $(MOVED) | $(UV)
-	tools/install_helm.sh
+	tools/install_helm.sh 3
+	@touch $@
+
+.tools/bin/helm-4: tools/install_helm.sh $(MOVED) | $(UV)
+	tools/install_helm.sh 4
 	@touch $@
 
 .tools/bin/kubectl-1.36: tools/install_kubectl.sh tools/kubectl/go.mod $(MOVED) | $(UV)

@@ -27,6 +27,7 @@ settings.load_profile("any machine")
 
 ROOT = Path(__file__).parent.parent
 OLDEST_KUBECTL = 27
+HELM_4 = ROOT / ".tools" / "bin" / "helm-4"
 NEWEST_KUBECTL = ROOT / ".tools" / "bin" / "kubectl-1.36"
 REAL = ("cluster", "real")
 API_TESTS = frozenset({"auth", "client", "contract", "controllers", "helm"})
@@ -126,6 +127,10 @@ def helm_program() -> Path | None:
     return Path(found) if found else None
 
 
+def lacks_helm4() -> str | None:
+    return None if HELM_4.exists() else "helm 4 is not here: `make helm4` builds it (with go)"
+
+
 def lacks_newest_kubectl() -> str | None:
     return None if NEWEST_KUBECTL.exists() else "kubectl 1.36 is not here: `make kubectl` builds it (with go)"
 
@@ -161,6 +166,7 @@ NEEDS: Mapping[str, Callable[[], str | None]] = MappingProxyType(
         "kubectl": lacks_kubectl,
         "newest_kubectl": lacks_newest_kubectl,
         "helm": lacks_helm,
+        "helm4": lacks_helm4,
         "jq": lacks_jq,
         "rsyslog": lacks_rsyslog,
         "sshd": lacks_sshd,

@@ -146,12 +146,16 @@ def role(
         "kind": kind,
         "metadata": _metadata(name, namespace, labels or {}),
     }
+    return f"{_yaml(head)}rules:\n{encoded(rules)}"
+
+
+def encoded(rules: Sequence[Rule]) -> str:
+    """The rules as YAML, each with its reason as a comment above it; an equal reason is not repeated."""
     before = ["", *(reason for _, reason in rules)]
-    encoded_rules = "".join(
+    return "".join(
         f"{'' if reason == previous else _comment(reason)}{_yaml([rule])}"
         for (rule, reason), previous in zip(rules, before, strict=False)
     )
-    return f"{_yaml(head)}rules:\n{encoded_rules}"
 
 
 def binding(kind: str, name: str, home: str, subject: Mapping[str, str] | None = None) -> str:

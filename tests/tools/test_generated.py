@@ -8,7 +8,9 @@ import pytest
 from tests.docs.markdown import ROOT
 
 
-@pytest.mark.parametrize("tool", ["make_commands.py", "make_crds.py", "make_deploy.py", "make_reference.py"])
+@pytest.mark.parametrize(
+    "tool", ["make_chart.py", "make_commands.py", "make_crds.py", "make_deploy.py", "make_reference.py"]
+)
 def test_generated_files_are_up_to_date(tool: str) -> None:
     done = subprocess.run(
         [sys.executable, f"tools/{tool}", "--check"],

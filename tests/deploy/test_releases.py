@@ -1,0 +1,176 @@
+"""Releases of the Helm chart on a real control plane, with helm 3 and helm 4."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tarragon.frameworks.registry import FRAMEWORKS
+from tests.conftest import HELM_4, helm_program
+from tests.deploy.helm_program import CHART, NAMESPACE, Helm
+from tests.deploy.stage import Stage, a_stage, group
+from tests.deploy.test_progress import free_address, takes_reports
+from tools.controlplane import ControlPlane
+
+pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.slow, pytest.mark.timeout(300)]
+
+CRDS = {f"CustomResourceDefinition {framework.resource.full_name}" for framework in FRAMEWORKS}
+LEFT_IN_THE_NAMESPACE = {"Lease tarragon", "ConfigMap tarragon-rules", "ConfigMap tarragon-shares"}
+ARGUMENTS = "{.spec.template.spec.containers[0].args}"
+LARGEST_RECORD = 256 * 1024
+"""A quarter of what a Secret may have."""
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """Every test leaves it as it was."""
+    plane = ControlPlane.start(tmp_path_factory.mktemp("releases"))
+    yield plane
+    plane.stop()
+
+
+@pytest.fixture
+async def stage(plane: ControlPlane) -> AsyncIterator[Stage]:
+    async with a_stage(plane) as stage:
+        yield stage
+        await stage.kubectl("delete", "crd", *(framework.resource.full_name for framework in FRAMEWORKS))
+        await stage.kubectl("delete", "namespace", NAMESPACE)
+        await stage.kubectl("delete", "pods,services", "--all", "--grace-period=0", "--force")
+
+
+@pytest.fixture(params=[pytest.param("3", marks=pytest.mark.helm), pytest.param("4", marks=pytest.mark.helm4)])
+def helm(request: pytest.FixtureRequest, tmp_path: Path) -> Helm:
+    program = HELM_4 if request.param == "4" else helm_program()
+    assert program
+    return Helm(program, tmp_path)
+
+
+async def test_a_release_comes_changes_goes_back_and_goes_while_a_job_runs(
+    stage: Stage, helm: Helm, tmp_path: Path
+) -> None:
+    release = partial(helm, "--namespace", NAMESPACE, kubeconfig=stage.plane.kubeconfig)
+    before = await everything(stage)
+    notes = release("install", "tarragon", str(older_chart(tmp_path)), "--create-namespace")
+    assert f"kubectl -n {NAMESPACE} rollout status deployment/tarragon" in notes
+    await stage.begin()
+    await stage.node("n")
+    operator = await stage.operator(await stage.token(), *takes_reports(free_address()))
+    await stage.until(lambda: operator.is_leading)
+    await stage.submit("a", PS=group(1), Worker=group(2))
+    await stage.until(lambda: stage.runs_all("a-ps-0", "a-worker-0", "a-worker-1"))
+    await stage.submit_mpi("m", "v2beta1", suspend=True)
+    pods = replicas(stage)
+
+    await changes_and_goes_back(stage, release)
+    await operator.stop()
+    release("uninstall", "tarragon")
+
+    left_in_the_namespace = {f"{NAMESPACE} {name}" for name in LEFT_IN_THE_NAMESPACE}
+    await leaves(stage, before, CRDS | left_in_the_namespace | {f"Namespace {NAMESPACE}"})
+    assert await get(stage, "tfjob", "a", "{.status.tarragon.ready}", "default") == "3/3"
+    assert replicas(stage) == pods
+    await stage.kubectl("delete", "tfjob,mpijob", "--all", "--wait=false")
+
+
+async def changes_and_goes_back(stage: Stage, release: Callable[..., str]) -> None:
+    """Also of the CRDs; and what the operator has written, and jobs of a kind that is switched off, stay."""
+    authority = await get(stage, "secret", "tarragon-progress", "{.data}")
+    assert "ca.key" in authority
+    assert await short_names(stage) == ["older"]
+
+    release("upgrade", "tarragon", str(CHART), "--set", "scheduling.policy=fifo,replicas=3")
+    assert await short_names(stage) == ["shp"]
+    assert "--policy=fifo" in await get(stage, "deployment", "tarragon", ARGUMENTS)
+    release("rollback", "tarragon", "1")
+    assert await short_names(stage) == ["older"]
+    assert await get(stage, "deployment", "tarragon", "{.spec.replicas}") == "2"
+    release("upgrade", "tarragon", str(CHART), "--set", "kinds.mpijobs=false")
+    assert (await stage.kubectl("get", "mpijobs", "-o", "name")).strip() == "mpijob.kubeflow.org/m"
+
+    assert await get(stage, "secret", "tarragon-progress", "{.data}") == authority
+    assert [each["status"] for each in json.loads(release("history", "tarragon", "-o", "json"))] == [
+        *("superseded", "superseded", "superseded", "deployed")
+    ]
+    record = await get(stage, "secret", "sh.helm.release.v1.tarragon.v4", "{.data.release}")
+    assert len(record) < LARGEST_RECORD
+
+
+async def test_what_kubectl_has_installed_becomes_a_release_without_a_new_pod(stage: Stage, helm: Helm) -> None:
+    await stage.install("apply", "-k", "deploy")
+    before = await get(stage, "deployment", "tarragon", "{.metadata.uid} {.spec.template}")
+    release = partial(helm, "--namespace", NAMESPACE, kubeconfig=stage.plane.kubeconfig)
+
+    refused = helm.fails("install", "tarragon", str(CHART), "-n", NAMESPACE, kubeconfig=stage.plane.kubeconfig)
+    release("install", "tarragon", str(CHART), "--take-ownership")
+    after = await get(stage, "deployment", "tarragon", "{.metadata.uid} {.spec.template}")
+    release("upgrade", "tarragon", str(CHART), "--set", "scheduling.policy=fifo")
+
+    assert "invalid ownership metadata" in refused
+    assert after == before
+    assert "--policy=fifo" in await get(stage, "deployment", "tarragon", ARGUMENTS)
+    release("uninstall", "tarragon")
+    assert {f"CustomResourceDefinition {name}" for name in await names(stage, "crd")} == CRDS
+
+
+def older_chart(folder: Path) -> Path:
+    """A chart of an earlier version, whose CRD of SharePods has another short name."""
+    older = folder / "older"
+    shutil.copytree(CHART, older)
+    crd = older / "templates" / "crd-sharepods.kubeshare.nthu.yaml"
+    text = crd.read_text()
+    assert "    - shp\n" in text
+    crd.write_text(text.replace("    - shp\n", "    - older\n"))
+    return older
+
+
+async def short_names(stage: Stage) -> list[str]:
+    found: list[str] = json.loads(await get(stage, "crd", "sharepods.kubeshare.nthu", "{.spec.names.shortNames}", ""))
+    return found
+
+
+async def get(stage: Stage, kind: str, name: str, path: str, namespace: str = NAMESPACE) -> str:
+    where = ("--namespace", namespace) if namespace else ()
+    return await stage.kubectl("get", kind, name, "-o", f"jsonpath={path}", *where)
+
+
+async def names(stage: Stage, kind: str) -> list[str]:
+    return [name.rpartition("/")[2] for name in (await stage.kubectl("get", kind, "-o", "name")).split()]
+
+
+def replicas(stage: Stage) -> dict[str, str]:
+    """The pods of jobs, by name."""
+    return {key.name: pod.metadata.uid for key, pod in stage.pods.objects.items() if key.namespace == "default"}
+
+
+async def everything(stage: Stage) -> set[str]:
+    """Every object, but for those of jobs, of the node, and what Kubernetes makes by itself in each namespace."""
+    kinds = (await stage.kubectl("api-resources", "--verbs=list", "-o", "name")).split()
+    columns = "custom-columns=NAMESPACE:.metadata.namespace,KIND:.kind,NAME:.metadata.name"
+    listed = await stage.kubectl("get", ",".join(kinds), "-A", "--no-headers", "-o", columns)
+    found = [line.split()[:3] for line in listed.splitlines() if len(line.split()) > 2]
+    return {
+        f"{namespace} {kind} {name}".removeprefix("<none> ")
+        for namespace, kind, name in found
+        if namespace not in {"default", "kube-node-lease"}
+        and kind not in {"APIService", "Event", "Node"}
+        and (kind, name) not in {("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")}
+    }
+
+
+async def leaves(stage: Stage, before: set[str], expected: set[str]) -> None:
+    """Return when that is all that is there and was not before: the garbage collector works on."""
+    found: set[str] = set()
+    try:
+        async with stage.patience():
+            while (found := await everything(stage) - before) != expected:
+                await stage.clock.sleep(0.2)
+    except TimeoutError:
+        raise AssertionError(f"missing: {expected - found}; not expected: {found - expected}") from None
