@@ -164,7 +164,8 @@ async def test_a_broken_connection_loses_and_repeats_nothing() -> None:
         await scene.pass_time(1)
 
     assert scene.seen_changes == [("a", None, 1), ("a", 1, 2)]
-    assert [call for call, _ in scene.server.calls] == ["list", "watch", "watch"]
+    # The second list has no objects: it shows that the server's history goes on from where it was.
+    assert [call for call, _ in scene.server.calls] == ["list", "watch", "list", "watch"]
 
 
 async def test_pauses_double_up_to_half_a_minute_and_are_short_again_after_a_quiet_while() -> None:
@@ -507,6 +508,28 @@ async def test_what_a_server_does_not_know_any_more_after_its_storage_was_put_ba
 
     assert scene.seen_changes == [("a", None, 1), ("a", 1, None)]
     assert [call for call, _ in scene.server.calls] == ["list", "watch", "watch", "list", "watch"]
+
+
+async def test_after_an_outage_in_which_storage_was_put_back_everything_is_listed_anew() -> None:
+    """A server accepts a watch from a version that it does not have yet, and is silent until it has."""
+    scene = Scene()
+    scene.server.put("kept", 1)
+    async with scene.running():
+        before = scene.server.version
+        for value in range(5):
+            scene.server.put("lost", value)
+        await settle(scene.clock)
+        scene.server.cut_now(error(503, "ServiceUnavailable"))
+        scene.server.put_back(before)
+        scene.server.put("new", 1)
+        for _ in range(3):
+            await scene.pass_time(5)
+
+        assert {key.name for key in scene.cache.objects} == {"kept", "new"}
+    assert str(scene.troubles[-1].error) == (
+        "the server is at resourceVersion 102 and was at 106: etcd was restored from an older snapshot, so everything"
+        " is listed again"
+    )
 
 
 async def test_an_object_without_a_readable_name_is_reported_and_hides_no_other() -> None:

@@ -34,6 +34,9 @@ MAX_WATCH_LAG_SECONDS = 20.0
 MIN_WATCH_SECONDS = 1.0
 """A watch that ends within fewer seconds and without an event is retried with backoff, not at once."""
 _UNNAMED = Key("", "(without a name)")
+_ANY_NAMESPACE = "default"
+_NO_OBJECT = "metadata.name=tarragon-asks-for-the-version-only"
+"""With a namespace, a server answers this without looking at any other object."""
 _YIELD_AFTER = 500
 """The number of objects of a list that are processed before other tasks get their turn on the event loop."""
 
@@ -170,6 +173,8 @@ class Informer(Generic[T]):
             try:
                 if not self._version:
                     await self._list()
+                elif self._failing is not None:
+                    await self._check_history()
                 await self._watch()
             except ApiError as error:
                 if isinstance(error, BadRequest) and not self._version:
@@ -206,6 +211,19 @@ class Informer(Generic[T]):
         self._version = version
         self._recover()
         self._synced.set()
+
+    async def _check_history(self) -> None:
+        """After an outage, raise ResourceExpired if the server's history ends before the version of the cache.
+
+        That is so when etcd was restored from an older snapshot meanwhile. A real server accepts watches from versions
+        that it has yet to reach, and delivers nothing until then, not even a bookmark.
+        """
+        chosen = self._selection
+        namespace = chosen.namespace or (_ANY_NAMESPACE if self.resource.namespaced else "")
+        none = Selector(namespace=namespace, field_selector=_NO_OBJECT)
+        version = (await self._cluster.list(self._raw, none)).resource_version
+        if int(version) < self.last_resource_version:
+            raise _history_lost(version, self._version)
 
     async def _replace(self, raws: deque[msgspec.Raw]) -> None:
         """Replace the contents of the cache. Deletes are reported first, so that subscribers see resources freed first.
@@ -328,6 +346,14 @@ class Informer(Generic[T]):
     def _report(self, error: CacheError) -> None:
         for handler in self._on_error:
             handler(error)
+
+
+def _history_lost(found: str, known: str) -> ResourceExpired:
+    message = (
+        f"the server is at resourceVersion {found} and was at {known}: etcd was restored from an older snapshot,"
+        " so everything is listed again"
+    )
+    return ResourceExpired({"kind": "Status", "code": 410, "message": message})
 
 
 async def _first_of(*works: Coroutine[None, None, None]) -> None:
