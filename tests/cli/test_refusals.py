@@ -83,6 +83,15 @@ def test_a_server_that_is_another_one_is_not_called_absent(where: KubeconfigTarg
     assert "certificate-authority" in another.remedy
 
 
+def test_a_certificate_that_has_expired_is_the_servers_to_renew(where: KubeconfigTarget) -> None:
+    """The words are OpenSSL's, of a kube-apiserver with such a certificate."""
+    summary = f"the certificate of {URL} is not trusted: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: "
+
+    expired = where.translated(unreachable(f"{summary}certificate has expired (_ssl.c:1006)"))
+
+    assert expired.remedy == "ask its administrator to renew the certificate of the API server"
+
+
 def test_what_says_everything_already_stays_as_it_is(where: KubeconfigTarget) -> None:
     error = NoSuchJob("job not found", remedy="`list -A` lists the jobs of all namespaces")
 

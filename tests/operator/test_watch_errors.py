@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from structlog.testing import capture_logs
 
 from tarragon.base.clock import FakeClock
@@ -38,6 +39,17 @@ def test_what_goes_on_is_told_when_it_begins_and_every_ten_minutes() -> None:
     scene.clock.advance(REPEAT_SECONDS)
     assert scene.tells(FORBIDDEN, pause=30)
     assert not scene.tells(FORBIDDEN, pause=30)
+
+
+@pytest.mark.parametrize(
+    ("code", "word"), [(401, "credentials"), (403, "roles"), (404, "CustomResourceDefinition"), (503, "none needed")]
+)
+def test_what_to_do_depends_on_what_the_server_said(code: int, word: str) -> None:
+    troubles = WatchErrorLog(FakeClock())
+    with capture_logs() as logs:
+        troubles.log_error(CacheError(resource="pods", error=error_from_status({"code": code}), retry_after=0.5))
+
+    assert word in logs[0]["remedy"]
 
 
 def test_another_trouble_and_another_kind_are_news() -> None:

@@ -107,10 +107,13 @@ class KubeconfigTarget:
         if not isinstance(error, Unavailable):
             return translate_error(error, self.name, self.command_prefix)
         if "certificate" in error.summary:
+            has_expired = "certificate has expired" in error.summary
             return TarragonError(
                 f"the certificate of {self.name} can't be verified",
                 why=error.summary,
-                remedy="ask its administrator for the current certificate-authority, and set it in the kubeconfig",
+                remedy="ask its administrator to renew the certificate of the API server"
+                if has_expired
+                else "ask its administrator for the current certificate-authority, and set it in the kubeconfig",
             )
         return ClusterUnreachable(
             f"{self.name} does not answer",

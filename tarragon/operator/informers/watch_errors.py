@@ -8,7 +8,7 @@ import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.client.backoff import INITIAL_DELAY
-from tarragon.client.errors import Forbidden, NotFound
+from tarragon.client.errors import Forbidden, NotFound, Unauthorized
 from tarragon.client.informer.cache_reader import CacheError, CacheRecovery
 
 REPEAT_SECONDS = 600.0
@@ -68,5 +68,9 @@ def _remedy(error: Exception) -> str:
             return "is its CustomResourceDefinition installed? It is in deploy/"
         case Forbidden():
             return "does the operator's service account have its roles? They are in deploy/"
+        case Unauthorized():
+            return (
+                "have the credentials expired? The operator rereads the files of its token and certificate every minute"
+            )
         case _:
             return "none needed if the error is temporary"
