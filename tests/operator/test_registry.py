@@ -1,19 +1,27 @@
 from __future__ import annotations
 
+import asyncio
+import datetime as dt
+import random
 import re
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from tarragon.base.clock import FakeClock
 from tarragon.client.errors import ApiError, NotFound
+from tarragon.client.informer.informer import Informer
 from tarragon.client.middleware.instrumented import InstrumentedClient
 from tarragon.client.port import ALL_OBJECTS
 from tarragon.client.workqueue import WorkQueue
+from tarragon.kube.codec import format_micro_time
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.operator.metrics.definitions import DEFINITIONS, PHASES, MetricDefinition
+from tarragon.operator.metrics.job_metrics import JobMetrics
 from tarragon.operator.metrics.registry import Metrics
 from tests.frameworks.mpi_jobs import mpijob
 from tests.operator.mpi_stage import LAUNCHER, MpiStage
@@ -106,6 +114,56 @@ async def test_a_job_that_waits_is_counted_by_the_code_of_its_wait(measured: Mea
     await measured.stage.submit("a", Worker=group(1, **{"nvidia.com_gpu": "1"}))
     await measured.until("tarragon_jobs_waiting", 1, kind="TFJob", code="NeverFits")
     await measured.until("tarragon_jobs", 1, kind="TFJob", phase="Waiting")
+
+
+async def test_the_longest_wait_is_that_of_the_job_that_was_queued_first_and_ends_with_it(stage: Stage) -> None:
+    client, clock = stage.world.client, FakeClock()
+    jobs = Informer(client, TFJOBS, stage.world.clock, jitter=random.Random(1))
+    counted = JobMetrics(clock, CollectorRegistry())
+    counted.attach({"TFJob": jobs})
+    counted.leadership_changed(True)
+    changed = asyncio.Event()
+    jobs.add_event_handler(lambda *_: changed.set())
+    stage.start(jobs.run())
+
+    def waits() -> dict[str, float]:
+        (family,) = [each for each in counted.collect() if each.name == "tarragon_jobs_longest_wait_seconds"]
+        return {each.labels["code"]: each.value for each in family.samples if each.value}
+
+    async def until_waits_are(expected: dict[str, float]) -> None:
+        async with asyncio.timeout(60):
+            while waits() != expected:
+                changed.clear()
+                await changed.wait()
+
+    for name, seconds in {"first": 100, "second": 10, "forged": None}.items():
+        await stage.submit(name, Worker=group(1))
+        queued = "yesterday" if seconds is None else format_micro_time(clock.now() - dt.timedelta(seconds=seconds))
+        admission = {"queued": queued, "wait": {"code": "NeverFits", "message": "m"}}
+        status = {"status": {"tarragon": {"state": "Waiting", "admission": admission}}}
+        await client.patch(TFJOBS, Key("default", name), status, subresource="status")
+    await until_waits_are({"NeverFits": 100})
+
+    await client.delete(TFJOBS, Key("default", "first"))
+
+    await until_waits_are({"NeverFits": 10})
+
+
+async def test_what_must_never_happen_is_counted_from_zero_so_that_its_first_time_is_an_increase(
+    measured: Measured,
+) -> None:
+    assert measured.value("tarragon_reconcile_errors_total", kind="TFJob", reason="Bug") == 0
+    assert measured.value("tarragon_admission_errors_total", reason="Bug") == 0
+    assert measured.value("tarragon_scheduler_refused_decisions_total", decision="policy") == 0
+
+
+async def test_an_operator_is_ready_when_it_has_listed_what_it_needs(measured: Measured) -> None:
+    assert measured.value("tarragon_is_ready") == 0
+
+    await measured.stage.submit("a", Worker=group(1))
+    await measured.until("tarragon_jobs", 1, kind="TFJob", phase="Starting")
+
+    assert measured.value("tarragon_is_ready") == 1
 
 
 async def test_a_standby_counts_no_jobs_and_the_leader_counts_them_once(stage: Stage) -> None:

@@ -29,13 +29,14 @@ from tarragon.operator.informers.watch_errors import WatchErrorLog
 from tarragon.operator.log_reading.log_reader import LogReader, LogReadingOptions
 from tarragon.operator.manager.own_image import OwnImage
 from tarragon.operator.manager.startup_order import seems_up_to_date
+from tarragon.operator.metrics.definitions import UNEXPECTED_ERROR
 from tarragon.operator.metrics.meter import Meter, NoMeter
 from tarragon.operator.progress.receiver import ProgressReceiver
 from tarragon.operator.progress.server import ProgressOptions
 from tarragon.operator.progress.service import ProgressService
 from tarragon.operator.reconciler.apply import ApplyContext
 from tarragon.operator.reconciler.watchdog import Watchdog
-from tarragon.operator.reconciler.worker import UNEXPECTED_ERROR, JobId, Worker
+from tarragon.operator.reconciler.worker import JobId, Worker
 from tarragon.operator.scheduler.config.publisher import ConfigPublisher
 from tarragon.operator.scheduler.gang_scheduler import AdmissionConfig, GangScheduler
 from tarragon.plan.config.published import PublishedConfig

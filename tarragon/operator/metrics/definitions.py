@@ -30,6 +30,11 @@ from tarragon.scheduling.api.decision import (
     QUOTA_EXCEEDED,
     RESOURCES_RELEASING,
     SCHEDULER_ERROR,
+    Admit,
+    Defer,
+    Evict,
+    GangDecision,
+    Resize,
 )
 
 NEW = "New"
@@ -37,6 +42,12 @@ NEW = "New"
 DELETED = ""
 PHASES = (NEW, "Waiting", "Starting", *(phase.value for phase in Phase if phase is not Phase.CREATED))
 OTHER = "Other"
+UNEXPECTED_ERROR = "Bug"
+"""The `reason` label that counts errors other than the API server's."""
+POLICY_FAILED = "policy"
+"""The `decision` label that counts scheduling cycles in which the policy raised, whatever gang was left out."""
+DECISION_LABELS: Mapping[type[GangDecision], str] = {Admit: "Place", Resize: "Resize", Evict: "Evict", Defer: "Wait"}
+"""The `decision` label that counts rejected decisions. Dashboards use these values, so they outlive class names."""
 WAIT_CODES = (
     NEVER_FITS,
     NODES_UNAVAILABLE,
@@ -74,9 +85,16 @@ class MetricDefinition:
 
 BUILD = MetricDefinition("tarragon_build_info", "gauge", "Always 1", ("version", "python"))
 LEADER = MetricDefinition("tarragon_is_leader", "gauge", "1 while this operator is the leader")
+READY = MetricDefinition("tarragon_is_ready", "gauge", "1 once this operator has listed all kinds that it needs")
 JOBS = MetricDefinition("tarragon_jobs", "gauge", "Existing jobs, reported by the leader", ("kind", "phase"))
 WAITING = MetricDefinition(
     "tarragon_jobs_waiting", "gauge", "Jobs waiting for admission, by the code of their wait", ("kind", "code")
+)
+LONGEST_WAIT = MetricDefinition(
+    "tarragon_jobs_longest_wait_seconds",
+    "gauge",
+    "How long the oldest of these jobs has been queued; 0 if there is none",
+    ("kind", "code"),
 )
 QUEUE_TIME = MetricDefinition(
     "tarragon_job_queue_seconds", "histogram", "Time from queueing a job to its admission", ("kind",), _LONG
@@ -176,10 +194,10 @@ ORIGINAL_PHASE_COUNTERS = {
 """The same by kind and transition."""
 
 DEFINITIONS = (
-    *(JOBS, WAITING, QUEUE_TIME, START_TIME, *PHASE_COUNTERS.values()),
+    *(JOBS, WAITING, LONGEST_WAIT, QUEUE_TIME, START_TIME, *PHASE_COUNTERS.values()),
     *(RECONCILES, ERRORS, QUEUE_DEPTH, QUEUE_AGE, QUEUE_RETRYING, CYCLES, CYCLE_ERRORS, DECISIONS, REFUSED_DECISIONS),
     *(REFUSED_ADMISSIONS, QUEUES_REFUSED, PROGRESS_REPORTS, PROGRESS_WRITES),
     *(CALLS, WATCHES, WATCH_ENDS, WATCH_EVENTS, CACHED_OBJECTS, CACHE_ERRORS),
-    *(LEADER, BUILD, *ORIGINAL_LEADERS),
+    *(LEADER, READY, BUILD, *ORIGINAL_LEADERS),
     *(definition for counters in ORIGINAL_PHASE_COUNTERS.values() for definition in counters.values()),
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,10 +17,12 @@ from tarragon.client.informer.cache_reader import CacheReader
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
 from tarragon.job.status_encoding import decode_status
+from tarragon.kube.codec import parse_time
 from tarragon.kube.meta import CustomObject, JsonObject, Key
 from tarragon.operator.metrics.definitions import (
     DELETED,
     JOBS,
+    LONGEST_WAIT,
     NEW,
     ORIGINAL_PHASE_COUNTERS,
     OTHER,
@@ -42,6 +46,8 @@ class JobMetrics:
         self._kinds: Collection[str] = ()
         self._phases: Counter[tuple[str, str]] = Counter()
         self._waits: Counter[tuple[str, str]] = Counter()
+        self._queued: dict[tuple[str, Key], _Queued] = {}
+        """The jobs that wait, since when and why."""
         self._queue_time = histogram(QUEUE_TIME, registry)
         self._start_time = histogram(START_TIME, registry)
         self._transitions = {name: counter(definition, registry) for name, definition in PHASE_COUNTERS.items()}
@@ -60,19 +66,30 @@ class JobMetrics:
         self._leads = acts
 
     def collect(self) -> Iterator[Metric]:
-        """The current numbers of jobs by phase and of waiting jobs by code."""
-        jobs, waiting = gauge_family(JOBS), gauge_family(WAITING)
+        """The current numbers of jobs by phase and of waiting jobs by code, and the longest waits."""
+        jobs, waiting, longest = gauge_family(JOBS), gauge_family(WAITING), gauge_family(LONGEST_WAIT)
+        oldest = self._oldest() if self._leads else {}
         for kind in self._kinds if self._leads else ():
             for phase in PHASES:
                 jobs.add_metric((kind, phase), self._phases[kind, phase])
             for code in WAIT_CODES:
                 waiting.add_metric((kind, code), self._waits[kind, code])
-        yield from (jobs, waiting)
+                longest.add_metric((kind, code), oldest.get((kind, code), 0.0))
+        yield from (jobs, waiting, longest)
 
-    def _changed(self, kind: str, _: Key, old: CustomObject | None, new: CustomObject | None) -> None:
+    def _oldest(self) -> Mapping[tuple[str, str], float]:
+        """The seconds for which the oldest waiting job has been queued, by kind and code."""
+        since: dict[tuple[str, str], dt.datetime] = {}
+        for (kind, _), queued in self._queued.items():
+            since[kind, queued.code] = min(queued.since, since.get((kind, queued.code), queued.since))
+        now = self._clock.now()
+        return {each: max(0.0, (now - moment).total_seconds()) for each, moment in since.items()}
+
+    def _changed(self, kind: str, key: Key, old: CustomObject | None, new: CustomObject | None) -> None:
         before, after = _counted_status(old), _counted_status(new)
         if before == after:
             return
+        self._note_queued(kind, key, after)
         self._phases[kind, before.phase] -= 1
         self._phases[kind, after.phase] += 1
         self._waits[kind, before.wait] -= 1
@@ -81,6 +98,12 @@ class JobMetrics:
             self._count_transitions(kind, before.phase, after.phase)
             if old is not None and new is not None:
                 self._observe_times(kind, decode_status(old.status), decode_status(new.status))
+
+    def _note_queued(self, kind: str, key: Key, status: _CountedStatus) -> None:
+        self._queued.pop((kind, key), None)
+        with suppress(ValueError):  # users can edit a status
+            if status.wait:
+                self._queued[kind, key] = _Queued(parse_time(status.queued), status.wait)
 
     def _count_transitions(self, kind: str, before: str, after: str) -> None:
         happened_by_transition = {
@@ -115,6 +138,13 @@ class _CountedStatus:
     phase: str = DELETED
     wait: str = ""
     admitted: str = ""
+    queued: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    since: dt.datetime
+    code: str
 
 
 def _counted_status(job: CustomObject | None) -> _CountedStatus:
@@ -130,6 +160,7 @@ def _counted_status(job: CustomObject | None) -> _CountedStatus:
         phase=state if state in PHASES else NEW,
         wait="" if code is None else code if code in WAIT_CODES else OTHER,
         admitted=str(admission.get("admitted", "")),
+        queued=str(admission.get("queued", "")),
     )
 
 

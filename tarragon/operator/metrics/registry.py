@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
@@ -22,20 +22,24 @@ from tarragon.operator.metrics.definitions import (
     CALLS,
     CYCLE_ERRORS,
     CYCLES,
+    DECISION_LABELS,
     DECISIONS,
     ERRORS,
     LEADER,
     ORIGINAL_LEADERS,
     OTHER,
+    POLICY_FAILED,
     PROGRESS_REPORTS,
     PROGRESS_WRITES,
     QUEUE_AGE,
     QUEUE_DEPTH,
     QUEUE_RETRYING,
     QUEUES_REFUSED,
+    READY,
     RECONCILES,
     REFUSED_ADMISSIONS,
     REFUSED_DECISIONS,
+    UNEXPECTED_ERROR,
     WAIT_CODES,
     WATCH_ENDS,
     WATCH_EVENTS,
@@ -92,6 +96,7 @@ class Metrics:
         self._job_metrics.attach(informers.jobs)
         for each in informers.caches:
             each.on_error(self._count_trouble)
+        self._begin_at_zero(informers.jobs)
 
     def leadership_changed(self, acts: bool) -> None:  # noqa: FBT001 - the claim that is noted
         self._job_metrics.leadership_changed(acts)
@@ -137,6 +142,14 @@ class Metrics:
     def on_watch_ended(self, resource: str, code: int) -> None:
         self._watch_ends.labels(resource, str(code)).inc()
 
+    def _begin_at_zero(self, kinds: Iterable[str]) -> None:
+        """Report what must never happen from the beginning: the first time would be no increase of a new series."""
+        for kind in kinds:
+            self._errors.labels(kind, UNEXPECTED_ERROR)
+        self._round_errors.labels(UNEXPECTED_ERROR)
+        for decision in (*DECISION_LABELS.values(), POLICY_FAILED):
+            self._refused_decisions.labels(decision)
+
     def _count_trouble(self, trouble: CacheError) -> None:
         if self._informers is None or not self._informers.is_expected_error(trouble):
             self._troubles.labels(trouble.resource).inc()
@@ -144,13 +157,15 @@ class Metrics:
     def _collect(self) -> Iterator[Metric]:
         """Metrics that are computed at each scrape."""
         yield from self._job_metrics.collect()
-        held, depth, retrying, oldest = (
+        ready, held, depth, retrying, oldest = (
+            gauge_family(READY),
             gauge_family(CACHED_OBJECTS),
             gauge_family(QUEUE_DEPTH),
             gauge_family(QUEUE_RETRYING),
             gauge_family(QUEUE_AGE),
         )
         if self._informers is not None and self._queue is not None:
+            ready.add_metric((), 0 if self._informers.unsynced_kinds else 1)
             for cache in self._informers.caches:
                 held.add_metric((cache.resource.full_name,), len(cache.objects))
             now = self._clock.monotonic()
@@ -158,4 +173,4 @@ class Metrics:
             depth.add_metric((), self._queue.count_due(now))
             retrying.add_metric((), self._queue.count_retrying)
             oldest.add_metric((), 0.0 if due is None else max(0.0, now - due))
-        yield from (held, depth, retrying, oldest)
+        yield from (ready, held, depth, retrying, oldest)

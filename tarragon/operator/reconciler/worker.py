@@ -14,6 +14,7 @@ from tarragon.client.wakeup import WakeupSignal
 from tarragon.client.workqueue import WorkQueue
 from tarragon.kube.meta import Key
 from tarragon.operator.informers.informers import Informers
+from tarragon.operator.metrics.definitions import UNEXPECTED_ERROR
 from tarragon.operator.metrics.meter import Meter
 from tarragon.operator.reconciler.apply import ApplyContext
 from tarragon.operator.reconciler.reconcile import reconcile
@@ -21,9 +22,6 @@ from tarragon.operator.reconciler.watchdog import MAX_IDLE_SECONDS, Watchdog
 
 MAX_CONCURRENT_RECONCILES = 16
 """Maximum number of concurrent reconciles."""
-
-UNEXPECTED_ERROR = "Bug"
-"""The `reason` label that counts errors other than the API server's."""
 
 JobId = tuple[str, Key]
 log = structlog.get_logger(__name__)

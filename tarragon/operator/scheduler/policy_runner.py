@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import structlog
 
+from tarragon.operator.metrics.definitions import DECISION_LABELS, POLICY_FAILED
 from tarragon.operator.metrics.meter import Meter
 from tarragon.operator.scheduler.job_errors import defer_failed_job, error_text
-from tarragon.scheduling.api.decision import Admit, Defer, Evict, GangDecision, Resize
 from tarragon.scheduling.api.snapshot import RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.cycle.decision_validation import ValidatedDecisions, validate_decisions
 from tarragon.scheduling.state.memory import Memory, Policy
 
-POLICY_FAILED = "policy"
-"""The `decision` label that counts scheduling cycles in which the policy raised, whatever gang was left out."""
-DECISION_LABELS: Mapping[type[GangDecision], str] = {Admit: "Place", Resize: "Resize", Evict: "Evict", Defer: "Wait"}
-"""The `decision` label that counts rejected decisions. Dashboards use these values, so they outlive class names."""
 RETRY_GANG_AFTER = dt.timedelta(minutes=1)
 """A gang on which the policy raised is tried again after this time, or as soon as the gang changes."""
 RETRY_POLICY_AFTER = dt.timedelta(seconds=10)
