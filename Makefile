@@ -34,7 +34,8 @@ SYNC := $(UV) sync --locked --python .tools/bin/python --extra tensorflow --comp
 CHECKS := '$(BIN)/ruff check' '$(BIN)/ruff format --check' '$(BIN)/mypy' '$(BIN)/lint-imports --no-logo' \
 	'$(BIN)/pytest -q tests/docs --ignore=tests/docs/test_story.py' '$(UV) lock --check' \
 	'$(BIN)/python tools/make_crds.py --check' '$(BIN)/python tools/make_deploy.py --check' \
-	'$(BIN)/python tools/make_chart.py --check' '$(BIN)/python tools/make_reference.py --check' \
+	'$(BIN)/python tools/make_chart.py --check' '$(BIN)/python tools/make_monitoring.py --check' \
+	'$(BIN)/python tools/make_reference.py --check' \
 	'$(BIN)/python tools/make_commands.py --check' '$(BIN)/python tools/check_commits.py'
 
 help: ## list the targets

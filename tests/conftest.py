@@ -150,6 +150,17 @@ def rsyslogd() -> str | None:
     return shutil.which("rsyslogd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 
 
+def lacks_promtool() -> str | None:
+    return None if promtool() else "promtool is not here; Debian's package prometheus has it"
+
+
+def promtool() -> Path | None:
+    """On PATH, or where .ci/run unpacks it."""
+    ours = ROOT / ".tools" / "bin" / "promtool"
+    found = ours if ours.exists() else shutil.which("promtool")
+    return Path(found) if found else None
+
+
 def lacks_sshd() -> str | None:
     programs = (Path("/usr/sbin/sshd"), *(shutil.which(name) for name in ("ssh", "ssh-keygen")))
     if not all(each and Path(each).exists() for each in programs):
@@ -170,6 +181,7 @@ NEEDS: Mapping[str, Callable[[], str | None]] = MappingProxyType(
         "jq": lacks_jq,
         "rsyslog": lacks_rsyslog,
         "sshd": lacks_sshd,
+        "promtool": lacks_promtool,
         "real": controlplane.missing_reason,
     }
 )

@@ -9,7 +9,15 @@ from tests.docs.markdown import ROOT
 
 
 @pytest.mark.parametrize(
-    "tool", ["make_chart.py", "make_commands.py", "make_crds.py", "make_deploy.py", "make_reference.py"]
+    "tool",
+    [
+        "make_chart.py",
+        "make_commands.py",
+        "make_crds.py",
+        "make_deploy.py",
+        "make_monitoring.py",
+        "make_reference.py",
+    ],
 )
 def test_generated_files_are_up_to_date(tool: str) -> None:
     done = subprocess.run(
