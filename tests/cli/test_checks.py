@@ -100,6 +100,16 @@ def test_an_older_or_changed_one_of_ours_is_told_with_where_it_differs(stored: d
     assert "kubectl apply -k deploy" in finding.remedy
 
 
+def test_a_definition_is_told_to_be_older_or_newer_by_the_fields_that_only_one_has(stored: dict[str, Any]) -> None:
+    newer = copy.deepcopy(stored)
+    newer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["wings"] = {"type": "object"}
+    newer["spec"]["versions"][0]["additionalPrinterColumns"].pop()
+    del stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["runPolicy"]
+
+    assert "from an older version of Tarragon: v1 differs" in compare_crd(TENSORFLOW, stored).text
+    assert "from a newer version of Tarragon: v1 differs" in compare_crd(TENSORFLOW, newer).text
+
+
 def test_kubeflows_is_recognised_and_cannot_hold_what_we_write() -> None:
     finding = compare_crd(TENSORFLOW, KUBEFLOWS)
 

@@ -15,6 +15,7 @@ import msgspec
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.cli.checks import crds, features, nodes
+from tarragon.cli.checks.installation import check_version
 from tarragon.cli.checks.operators import check_operators
 from tarragon.cli.checks.permissions import (
     Answers,
@@ -23,6 +24,7 @@ from tarragon.cli.checks.permissions import (
     user_findings,
     user_questions,
 )
+from tarragon.cli.checks.preflight import Preflight
 from tarragon.cli.output.finding import Finding
 from tarragon.client.errors import ApiError, Forbidden, NotFound
 from tarragon.client.http.transport import Request, RestConfig, Transport
@@ -70,14 +72,15 @@ async def check_cluster(where: KubeconfigTarget, clock: Clock, *, for_operator: 
             probe.namespace_found(),
             *(probe.kind(framework) for framework in FRAMEWORKS),
             probe.rights(),
-            *([probe.operators_rights()] if for_operator else []),
+            *([probe.operators_rights(), probe.installation()] if for_operator else []),
             probe.at_work(),
             probe.nodes(),
             probe.schedulers(),
             probe.volumes(),
         ]
         results = await asyncio.gather(*map(_or_warning, checks))
-    return [_version_finding(where.name, version), *(finding for result in results for finding in result)]
+    versions = list(check_version(version)) if for_operator else []
+    return [_version_finding(where.name, version), *versions, *(finding for result in results for finding in result)]
 
 
 def _version_finding(name: str, version: str) -> Finding:
@@ -98,12 +101,17 @@ async def _version(server: RestConfig, clock: Clock) -> str:
 
 async def _get(server: RestConfig, clock: Clock, path: str) -> dict[str, Json]:
     """GET a path that is not a resource: the version, or discovery."""
-    transport = Transport(server, random.Random(), clock)
     try:
-        found: dict[str, Json] = decode(await transport.call(Request(method="GET", path=path)), dict)
-        return found
+        found: dict[str, Json] = decode(await _get_bytes(server, clock, path), dict)
     except msgspec.DecodeError as error:
         raise TarragonError(f"{server.url} is not a Kubernetes API server", why=str(error)) from error
+    return found
+
+
+async def _get_bytes(server: RestConfig, clock: Clock, path: str) -> bytes:
+    transport = Transport(server, random.Random(), clock)
+    try:
+        return await transport.call(Request(method="GET", path=path))
     finally:
         await transport.close()
 
@@ -162,6 +170,15 @@ class _Probe:
 
     async def operators_rights(self) -> Sequence[Finding]:
         return list(operator_findings(await self._answers(operator_questions(OPERATOR_NAMESPACE))))
+
+    async def installation(self) -> Sequence[Finding]:
+        """Check the operators that are installed, for those who run them."""
+
+        async def get(path: str) -> bytes:
+            return await _get_bytes(self.server, self.clock, path)
+
+        checks = Preflight(cluster=self.cluster, server=self.server, get=get, clock=self.clock, home=OPERATOR_NAMESPACE)
+        return await checks.findings()
 
     async def _answers(self, questions: Sequence[PermissionQuestion]) -> Answers:
         reviews = await asyncio.gather(

@@ -42,8 +42,34 @@ def compare_crd(framework: Framework, found: JsonObject) -> Finding:
     differing = list(_differences(have, want))
     if not differing:
         return Finding("ok", kind, f"the CRD matches this version of Tarragon: {', '.join(have)}")
-    text = f"the CRD is from another version of Tarragon, or was edited: {joined(differing, most=3)}"
+    text = f"the CRD is from {_origin(have, want)}: {joined(differing, most=3)}"
     return Finding("warning", kind, text, f"{APPLY_COMMAND} updates it")
+
+
+def _origin(have: Mapping[str, JsonObject], want: Mapping[str, JsonObject]) -> str:
+    """Say whose the definition is, by the versions and fields that only one of the two has."""
+    theirs, ours = set(_fields(have)), set(_fields(want))
+    if ours - theirs and not theirs - ours:
+        return "an older version of Tarragon"
+    if theirs - ours and not ours - theirs:
+        return "a newer version of Tarragon"
+    return "another version of Tarragon, or was edited"
+
+
+def _fields(versions: Mapping[str, JsonObject]) -> Iterator[tuple[str, ...]]:
+    """The paths of all fields that the schemas describe."""
+    for name, version in versions.items():
+        yield (name,)
+        yield from _properties((version.get("schema") or {}).get("openAPIV3Schema") or {}, (name,))
+
+
+def _properties(schema: JsonObject, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for name, field in (schema.get("properties") or {}).items():
+        yield (*path, name)
+        yield from _properties(field, (*path, name))
+    for below in ("items", "additionalProperties"):
+        if isinstance(schema.get(below), Mapping):
+            yield from _properties(schema[below], (*path, below))
 
 
 def _not_served(found: JsonObject) -> str:

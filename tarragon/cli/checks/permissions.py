@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Literal
 
 from tarragon.cli.output.finding import Finding
 from tarragon.cli.output.words import joined
@@ -44,6 +45,7 @@ _COMMANDS_BY_VERB: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """The commands that need each verb on jobs. A read-only user thus reads that `run` is refused, not `list`."""
 
+_APPLY_ROLES = "apply deploy/permissions.yaml (kubectl apply -k deploy)"
 _REQUIRED_KINDS = frozenset(
     (framework.resource.group, framework.resource.plural) for framework in FRAMEWORKS if not framework.is_crd_optional
 )
@@ -95,6 +97,19 @@ def operator_findings(answers: Answers) -> Iterator[Finding]:
         consequence = permission.consequence
         text = f"{missing}; without it, {consequence}" if consequence else f"you may not run it: {missing}"
         yield Finding("warning", "operator", text, "run it with its own service account (deploy/permissions.yaml)")
+
+
+def service_account_findings(account: str, answers: Answers) -> Iterator[Finding]:
+    """Yield one finding if the operator's service account may do all it needs, otherwise one for each resource."""
+    lacking = [(permission, refused) for permission, _, refused in _grouped(answers) if refused]
+    if not lacking:
+        yield Finding("ok", "account", f"{account} has all {len(answers)} permissions that the operator needs")
+    for permission, refused in lacking:
+        verbs = joined(list(dict.fromkeys(refused)))
+        text = f"{account} may not {verbs} {_resource_name(permission)}, {permission.reason}"
+        consequence = permission.consequence
+        level: Literal["warning", "error"] = "warning" if consequence else "error"
+        yield Finding(level, "account", f"{text}; without it, {consequence or 'jobs are not managed'}", _APPLY_ROLES)
 
 
 def _grouped(answers: Answers) -> Iterator[tuple[Permission, Sequence[str], Sequence[str]]]:
