@@ -11,6 +11,7 @@ Resources = Mapping[str, int]
 
 CPU = "cpu"
 MEMORY = "memory"
+EPHEMERAL_STORAGE = "ephemeral-storage"
 PODS = "pods"
 NVIDIA_GPU = "nvidia.com/gpu"
 GPU_MEMORY = f"{NVIDIA_GPU}/memory"

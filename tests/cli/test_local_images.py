@@ -229,6 +229,20 @@ def test_a_node_that_was_described_is_strict_and_this_machine_is_not(tmp_path: P
     assert machine[0].overcommitted == {"cpu"}
 
 
+def test_every_node_has_the_storage_of_the_file_system_unless_it_was_described(tmp_path: Path) -> None:
+    described = [
+        parse_node(f"name={name},cpu=8,memory=16Gi{more}")
+        for name, more in (("a", ""), ("b", ",ephemeral-storage=1Gi"))
+    ]
+
+    a, b = node_settings(described, Home(tmp_path))
+    [machine] = node_settings([], Home(tmp_path))
+
+    size = shutil.disk_usage(tmp_path).total * 1000
+    assert (a.capacity["ephemeral-storage"], machine.capacity["ephemeral-storage"]) == (size, size)
+    assert b.capacity["ephemeral-storage"] == 2**30 * 1000
+
+
 @pytest.mark.parametrize(
     ("facts", "label", "size"),
     [

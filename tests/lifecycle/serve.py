@@ -40,7 +40,7 @@ def this_node(home: Home, name: str) -> NodeSettings:
     return NodeSettings(
         name=name,
         folder=home.nodes / name,
-        capacity=machine_capacity(),
+        capacity=machine_capacity(home.nodes),
         overcommitted=frozenset({"cpu"}),
         port_registry=home.folder / "claimed-ports",
     )

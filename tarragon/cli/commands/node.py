@@ -95,10 +95,11 @@ class NodeOptions:
         from tarragon.localcluster.kubelet.node.node import machine_capacity
 
         name = self.validated_name()
-        wanted = node_settings([NodeFlag(name, machine_capacity() | self.capacity())], embedded_home())[0]
+        folder = (self.place or _folder(where, name)).absolute()
+        wanted = node_settings([NodeFlag(name, machine_capacity(folder) | self.capacity())], embedded_home())[0]
         return replace(
             wanted,
-            folder=(self.place or _folder(where, name)).absolute(),
+            folder=folder,
             labels={**wanted.labels, **self.gpu_labels(), **dict(self.labels)},
             taints=tuple({"key": each.key, "value": each.value, "effect": each.effect} for each in self.taints),
             environments=dict(self.environments),

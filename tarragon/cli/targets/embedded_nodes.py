@@ -12,7 +12,7 @@ import click
 
 from tarragon.base.errors import TarragonError
 from tarragon.base.quantity import parse_milli
-from tarragon.base.resources import CPU, GPU_MEMORY_LABEL, MEMORY, NVIDIA_GPU, PODS
+from tarragon.base.resources import CPU, EPHEMERAL_STORAGE, GPU_MEMORY_LABEL, MEMORY, NVIDIA_GPU, PODS
 
 if TYPE_CHECKING:
     from tarragon.localcluster.home.home import Home
@@ -92,7 +92,7 @@ def node_settings(wanted: Sequence[NodeFlag], place: Home) -> Sequence[NodeSetti
 
     Raises TarragonError if a name occurs twice or the nodes have more GPUs than the machine.
     """
-    from tarragon.localcluster.kubelet.node.node import NodeSettings, detect_gpus, machine_capacity
+    from tarragon.localcluster.kubelet.node.node import NodeSettings, detect_gpus, file_system_size, machine_capacity
 
     gpus = detect_gpus(os.environ)
     duplicates = [name for name, number in Counter(node.name for node in wanted).items() if number > 1]
@@ -104,7 +104,7 @@ def node_settings(wanted: Sequence[NodeFlag], place: Home) -> Sequence[NodeSetti
             NodeSettings(
                 name=node.name,
                 folder=place.nodes / node.name,
-                capacity=node.capacity,
+                capacity={EPHEMERAL_STORAGE: file_system_size(place.nodes) * 1000, **node.capacity},
                 gpus=gpus_by_node[node.name],
                 pretended=_pretended(node, gpus),
                 labels={**gpus.labels(gpus_by_node[node.name]), **node.labels},
@@ -116,7 +116,7 @@ def node_settings(wanted: Sequence[NodeFlag], place: Home) -> Sequence[NodeSetti
     machine = NodeSettings(
         name=DEFAULT_NODE,
         folder=place.nodes / DEFAULT_NODE,
-        capacity=machine_capacity(gpus.allowed),
+        capacity=machine_capacity(place.nodes, gpus.allowed),
         overcommitted=frozenset({CPU}),
         gpus=gpus.allowed,
         labels=gpus.labels(gpus.allowed),

@@ -46,7 +46,10 @@ async def running(folder: Path, *, has_node: bool = False) -> AsyncIterator[Loca
     home = Home(folder / "home")
     home.prepare()
     node = NodeSettings(
-        name="n", folder=home.nodes / "n", capacity=machine_capacity(), port_registry=home.folder / "claimed-ports"
+        name="n",
+        folder=home.nodes / "n",
+        capacity=machine_capacity(home.nodes),
+        port_registry=home.folder / "claimed-ports",
     )
     settings = LocalClusterSettings(home=home, nodes=[node] if has_node else [])
     cluster = await LocalCluster.start(settings, SystemClock())

@@ -333,6 +333,13 @@ async def test_a_pod_that_does_not_fit_is_rejected_until_another_pod_ends(hollow
     assert refused["status"]["reason"] == "OutOfcpu"
 
 
+async def test_hollow_nodes_have_ephemeral_storage(hollow: HollowWorld) -> None:
+    await hollow.begin()
+    await hollow.create("p", container_json(resources={"limits": {"ephemeral-storage": "1Gi"}}))
+
+    await hollow.phase("Running", "p")
+
+
 async def test_another_hollow_kubelet_counts_the_requests_of_running_pods(hollow: HollowWorld) -> None:
     await hollow.begin(capacity={"cpu": 1000, "pods": 9000})
     whole = container_json(resources={"requests": {"cpu": "1"}})

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,13 +32,14 @@ def test_only_visible_gpus_are_offered(allowed: str | None, seen: tuple[str, ...
     assert visible_devices(FOUND, allowed) == seen
 
 
-def test_the_machine_offers_the_resources_available_to_this_process() -> None:
-    offered = machine_capacity(("GPU-a",))
+def test_the_machine_offers_the_resources_available_to_this_process(tmp_path: Path) -> None:
+    offered = machine_capacity(tmp_path / "not" / "yet", ("GPU-a",))
 
     assert offered["cpu"] >= 1000
     assert offered["memory"] >= 2**28 * 1000
     assert offered["nvidia.com/gpu"] == 1000
-    assert "nvidia.com/gpu" not in machine_capacity()
+    assert offered["ephemeral-storage"] == shutil.disk_usage(tmp_path).total * 1000
+    assert "nvidia.com/gpu" not in machine_capacity(tmp_path)
 
 
 def asking(name: str, **amounts: Any) -> Any:

@@ -25,7 +25,7 @@ from typing import Any
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.base.resources import CPU, MEMORY, PODS, Resources
+from tarragon.base.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 from tarragon.client.errors import AlreadyExists, ApiError, Conflict, NotFound
 from tarragon.client.informer.cache_reader import CacheError, CacheRecovery
 from tarragon.client.informer.informer import Informer
@@ -52,7 +52,9 @@ SIGTERM_EXIT_CODE = 143
 MIN_RESTARTED_SECONDS = 10.0
 """The least time that a restarted container runs, instead of a back-off."""
 
-_DEFAULT_CAPACITY: Resources = MappingProxyType({CPU: 64_000, MEMORY: 256 * 2**30 * 1000, PODS: 500_000})
+_DEFAULT_CAPACITY: Resources = MappingProxyType(
+    {CPU: 64_000, MEMORY: 256 * 2**30 * 1000, EPHEMERAL_STORAGE: 2**40 * 1000, PODS: 500_000}
+)
 _log = structlog.get_logger()
 
 

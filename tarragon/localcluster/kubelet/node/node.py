@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import platform
 import re
@@ -18,7 +19,7 @@ import structlog
 import tarragon
 from tarragon.base.clock import Clock
 from tarragon.base.quantity import format_milli
-from tarragon.base.resources import CPU, GPU_MEMORY_LABEL, MEMORY, NVIDIA_GPU, PODS, Resources
+from tarragon.base.resources import CPU, EPHEMERAL_STORAGE, GPU_MEMORY_LABEL, MEMORY, NVIDIA_GPU, PODS, Resources
 from tarragon.client.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from tarragon.client.port import Client
 from tarragon.kube.codec import format_time
@@ -86,9 +87,14 @@ class NodeSettings:
         return gpu_memory(self.labels)
 
 
-def machine_capacity(gpus: Sequence[str] = ()) -> dict[str, int]:
-    """The capacity of this machine: the CPUs and memory that this process may use, and the given GPUs."""
-    offered = {CPU: available_cpus() * 1000, MEMORY: available_memory() * 1000, PODS: MAX_PODS * 1000}
+def machine_capacity(folder: Path, gpus: Sequence[str] = ()) -> dict[str, int]:
+    """The capacity of this machine: what this process may use, and the given GPUs. The node's files are in `folder`."""
+    offered = {
+        CPU: available_cpus() * 1000,
+        MEMORY: available_memory() * 1000,
+        EPHEMERAL_STORAGE: file_system_size(folder) * 1000,
+        PODS: MAX_PODS * 1000,
+    }
     return offered | ({NVIDIA_GPU: len(gpus) * 1000} if gpus else {})
 
 
@@ -106,6 +112,15 @@ def available_memory() -> int:
         except (OSError, ValueError):  # no such file, or `max`
             continue
     return min(limits)
+
+
+def file_system_size(folder: Path) -> int:
+    """The size in bytes of the file system that the folder is on, or will be once it exists."""
+    for each in (folder, *folder.parents):
+        with contextlib.suppress(OSError):
+            file_system = os.statvfs(each)
+            return file_system.f_blocks * file_system.f_frsize
+    return 0
 
 
 _GPU = re.compile(r"^\d+, (GPU-[0-9a-f-]+), (.*), ([^,\n]*)$", re.MULTILINE)

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tarragon.base.quantity import parse_milli
+from tarragon.base.resources import EPHEMERAL_STORAGE
 from tarragon.localcluster.kubelet.base.spec import Pod
 from tarragon.localcluster.kubelet.pod.status import PodFailure
 
 EVICTED = "Evicted"
-STORAGE = "ephemeral-storage"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ def pod_limits(pod: Pod) -> PodLimits:
     """The pod's limits. The pod as a whole is limited when each main container is, as in the kubelet."""
     limits = {each.name: each.resources.limits for each in pod.spec.all_containers}
     mains = [each.name for each in pod.spec.containers]
-    storage = {name: str(limit[STORAGE]) for name, limit in limits.items() if STORAGE in limit}
+    storage = {name: str(limit[EPHEMERAL_STORAGE]) for name, limit in limits.items() if EPHEMERAL_STORAGE in limit}
     return PodLimits(
         memory={name: str(limit["memory"]) for name, limit in limits.items() if "memory" in limit},
         storage=storage,
