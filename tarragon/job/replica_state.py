@@ -101,6 +101,14 @@ class ReplicaState:
         return self.pod.metadata.is_being_deleted or eviction_time(self.pod) is not None
 
     @property
+    def is_rejected_by_kubelet(self) -> bool:
+        """The pod's node has rejected it before it started. A kubelet that restarts may also reject a running pod."""
+        main = self.main_container
+        has_started = main is not None and (main.state.terminated or main.state.running or main.last_state.terminated)
+        is_rejected = self.termination is not None and _is_kubelet_rejection(self.termination.reason)
+        return is_rejected and not has_started
+
+    @property
     def ended_at(self) -> dt.datetime:
         """When the pod ended, to tell causes from consequences. A disruption at an unknown time counts as a cause."""
         if self.termination is not None and self.termination.caused_by:
@@ -203,7 +211,7 @@ def termination_of(pod: Pod, main: str) -> PodTermination | None:
     return None
 
 
-def is_kubelet_rejection(reason: str) -> bool:
+def _is_kubelet_rejection(reason: str) -> bool:
     """Whether the reason means that the kubelet rejected the pod."""
     return reason in KUBELET_REJECTION_REASONS or reason.startswith("OutOf")
 
@@ -267,7 +275,9 @@ def _is_disrupted(pod: Pod) -> bool:
         return not _OWN_LIMIT.search(pod.status.message)
     target = pod.condition("DisruptionTarget")
     return (
-        reason in DISRUPTION_REASONS or is_kubelet_rejection(reason) or (target is not None and target.status == "True")
+        reason in DISRUPTION_REASONS
+        or _is_kubelet_rejection(reason)
+        or (target is not None and target.status == "True")
     )
 
 

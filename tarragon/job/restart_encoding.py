@@ -63,6 +63,7 @@ def _record_fields(record: RestartRecord) -> dict[str, Json]:
         "inPlaceOfUid": record.container_restarts_of_pod,
         "ended": record.is_pod_end_counted,
         "reason": record.reason,
+        "refusals": record.rejections,
         "refusedBy": record.rejected_by_node,
     }
     nonempty = {name: value for name, value in fields.items() if value}
@@ -76,7 +77,8 @@ def _record_fields(record: RestartRecord) -> dict[str, Json]:
 
 
 def _read_record(entry: Mapping[str, Json]) -> RestartRecord:
-    count, disruptions, in_place, of_uid = _counts(entry, ("count", "disruptions", "inPlace", "inPlaceOfUid"))
+    names = ("count", "disruptions", "inPlace", "inPlaceOfUid", "refusals")
+    count, disruptions, in_place, of_uid, rejections = _counts(entry, names)
     code = entry.get("exitCode")
     return RestartRecord(
         pod_restarts=count,
@@ -89,6 +91,7 @@ def _read_record(entry: Mapping[str, Json]) -> RestartRecord:
         reason=str(entry.get("reason", "")),
         ended_at=training_operator_status.decode_time(entry.get("at")),
         finished_at=training_operator_status.decode_time(entry.get("finished")),
+        rejections=rejections,
         rejected_by_node=str(entry.get("refusedBy", "")),
     )
 

@@ -99,13 +99,15 @@ class RestartRecord:
     container_restarts_of_pod: int = 0
     """The part of `container_restarts` that belongs to the pod `pod_uid`."""
     is_pod_end_counted: bool = False
-    """Whether `pod_restarts` includes the end of the pod `pod_uid`. If so, that pod is to be deleted and replaced."""
+    """Whether the record includes the end of the pod `pod_uid`. If so, that pod is to be deleted and replaced."""
     exit_code: int | None = None
     reason: str = ""
     ended_at: dt.datetime | None = None
     """When the last end was recorded."""
     finished_at: dt.datetime | None = None
     """When the program itself had ended, by the clock of its node; None if the node did not say."""
+    rejections: int = 0
+    """How many pods in a row were rejected by kubelets. They are no restarts, as the replica did not start."""
     rejected_by_node: str = ""
     """The node whose kubelet rejected the last pod that ended."""
 
@@ -214,7 +216,8 @@ class JobStatus:
     def restart_count(self, replica: Replica) -> int:
         """How often the replica was restarted. The record has one more if the job ended instead of restarting it."""
         record = self.restarts.get(replica, RestartRecord())
-        return record.total - (record.is_pod_end_counted and self.phase.is_final)
+        is_last_end_a_restart = record.is_pod_end_counted and not record.rejections
+        return record.total - (is_last_end_a_restart and self.phase.is_final)
 
     @property
     def total_restarts(self) -> int:

@@ -91,6 +91,7 @@ FULL = JobStatus(
             ended_at=NOW,
         ),
         Replica(WORKER, 2): RestartRecord(pod_restarts=1, reason="Evicted"),
+        Replica(WORKER, 3): RestartRecord(rejections=2, rejected_by_node="n", is_pod_end_counted=True),
     },
     succeeded_replicas=frozenset({*workers(0, 1, 4), Replica(PS, 0)}),
     running_replicas=2,

@@ -159,8 +159,8 @@ async def test_what_a_kubelet_refuses_goes_to_another_node(stage: Stage, reason:
     await stage.plays("a-worker-0", "Running")
     await stage.until_state("a", "Running")
 
-    assert restarts(stage)["total"] == 1
-    assert restarts(stage)["replicas"][0]["disruptions"] == 1
+    assert restarts(stage)["total"] == 0
+    assert "Restarting" not in {each["type"] for each in stage.job("a")["status"]["conditions"]}
     assert stage.made() == ["a-worker-0", "a-worker-0"]
 
 
@@ -275,7 +275,7 @@ async def test_whatever_becomes_of_nodes_and_operators_the_gang_ends_up_whole_an
         await asyncio.wait([keeper], timeout=0.01)
 
     records = restarts(stage).get("replicas", [])
-    assert all(record["count"] == record["disruptions"] for record in records)
+    assert all(record.get("count") == record.get("disruptions") for record in records)
     assert {node_of(stage, pod) for pod in PAIR} <= set(names)
     await stage.kill(keeper)
 

@@ -32,7 +32,7 @@ from tarragon.plan.lifecycle.start_timeout import MAX_MOVES, record_move
 from tests.plan.world import START, World, manifest
 
 FIRST, SECOND = Replica(WORKER, 0), Replica(WORKER, 1)
-REFUSED = RestartRecord(pod_restarts=1, disruptions=1, reason="OutOfcpu", ended_at=START, rejected_by_node="a")
+REFUSED = RestartRecord(rejections=1, reason="OutOfcpu", ended_at=START, rejected_by_node="a")
 
 
 def node(name: str, *, ready: str = "True", since: dt.datetime = START, **spec: Any) -> tuple[Key, Node]:
@@ -124,7 +124,7 @@ def test_a_node_that_has_sent_a_pod_back_is_left_and_shunned_for_five_minutes() 
 
 
 def test_what_a_node_refused_before_the_gang_was_admitted_says_nothing_of_now() -> None:
-    before = RestartRecord(pod_restarts=1, disruptions=1, reason="OutOfcpu", ended_at=after(-1), rejected_by_node="a")
+    before = RestartRecord(rejections=1, reason="OutOfcpu", ended_at=after(-1), rejected_by_node="a")
 
     assert not displaced_replicas(
         house(node("a"), node("b"), pods={}, status=JobStatus(restarts={FIRST: before})), START

@@ -59,7 +59,10 @@ def failed(observation: JobObservation) -> Verdict | None:
 
 
 def lost(observation: JobObservation) -> Verdict | None:
-    """Replicas to replace whose end is not recorded yet. Once it is, the job is running as long as its chief is."""
+    """Replicas to replace whose end is not recorded yet. Once it is, the job is running as long as its chief is.
+
+    A pod that its kubelet rejected is replaced too, but its replica has not started.
+    """
     fresh = [
         replica
         for replica, member in observation.replica_states.items()
@@ -149,7 +152,7 @@ def _first_loss(observation: JobObservation) -> datetime | None:
 
 
 def _is_fresh_loss(observation: JobObservation, replica: Replica, member: ReplicaState) -> bool:
-    if member.action is not ReplicaAction.REPLACE or member.is_leaving:
+    if member.action is not ReplicaAction.REPLACE or member.is_leaving or member.is_rejected_by_kubelet:
         return False
     record = observation.status.restarts.get(replica)
     return record is None or record.pod_uid != member.pod.metadata.uid or not record.is_pod_end_counted

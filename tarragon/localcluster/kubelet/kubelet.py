@@ -213,10 +213,13 @@ class Kubelet:
         self._workers[uid] = worker
         self._uid_of[pod.metadata.key] = uid
         self.eviction_manager.add(worker)
-        task = session.group.create_task(worker.run(predecessor), name=f"pod {pod.metadata.key}")
+        task = session.group.create_task(worker.run(predecessor, self._ending_workers), name=f"pod {pod.metadata.key}")
         self._tasks[uid] = task
         task.add_done_callback(lambda task: self._on_worker_done(session, worker, task))
         return worker
+
+    def _ending_workers(self) -> list[PodWorker]:
+        return [worker for worker in self._workers.values() if worker.holds_resources_of_ended_pod]
 
     def _clean_up_unlisted(self, session: _Session, uid: str) -> None:
         """Clean up after a pod that was deleted while no kubelet ran."""

@@ -10,7 +10,7 @@ from tarragon.base.time_arithmetic import add_seconds
 from tarragon.job.annotations import restarts_as_gang
 from tarragon.job.eviction_notice import eviction_time
 from tarragon.job.model import Replica
-from tarragon.job.replica_state import PodOutcome, ReplicaAction, ReplicaState, is_kubelet_rejection
+from tarragon.job.replica_state import PodOutcome, ReplicaAction, ReplicaState
 from tarragon.job.status import JobStatus, RestartRecord
 from tarragon.plan.view.job_view import JobView
 
@@ -68,7 +68,8 @@ def backoff_ends_at(record: RestartRecord | None) -> dt.datetime | None:
     """
     if record is None or record.ended_at is None or (record.pod_restarts <= 1 and not record.rejected_by_node):
         return None
-    seconds = min(2 ** min(max(record.pod_restarts - 2, 0), 10), MAX_RESTART_BACKOFF_SECONDS)
+    ends = record.rejections or record.pod_restarts
+    seconds = min(2 ** min(max(ends - 2, 0), 10), MAX_RESTART_BACKOFF_SECONDS)
     return add_seconds(record.ended_at, seconds + 1 if record.rejected_by_node else seconds)
 
 
@@ -99,16 +100,19 @@ def _with_in_place_restarts(record: RestartRecord, member: ReplicaState, now: dt
         reason=failure.reason if failure is not None else "",
         ended_at=now,
         finished_at=failure.finished_at if failure is not None else None,
+        rejections=0,
         rejected_by_node="",
     )
 
 
 def _with_end(record: RestartRecord, member: ReplicaState, now: dt.datetime) -> RestartRecord:
     ending = member.termination
+    is_rejected = member.is_rejected_by_kubelet
+    is_disrupted = not is_rejected and ending is not None and ending.outcome is PodOutcome.DISRUPTED
     return replace(
         record,
-        pod_restarts=record.pod_restarts + 1,
-        disruptions=record.disruptions + (ending is not None and ending.outcome is PodOutcome.DISRUPTED),
+        pod_restarts=record.pod_restarts + (not is_rejected),
+        disruptions=record.disruptions + is_disrupted,
         pod_uid=member.pod.metadata.uid,
         container_restarts_of_pod=member.container_restarts,
         is_pod_end_counted=True,
@@ -116,9 +120,8 @@ def _with_end(record: RestartRecord, member: ReplicaState, now: dt.datetime) -> 
         reason=ending.reason if ending is not None else "",
         ended_at=now,
         finished_at=ending.finished_at if ending is not None else None,
-        rejected_by_node=member.pod.spec.node_name
-        if ending is not None and is_kubelet_rejection(ending.reason)
-        else "",
+        rejections=record.rejections + 1 if is_rejected else 0,
+        rejected_by_node=member.pod.spec.node_name if is_rejected else "",
     )
 
 

@@ -603,6 +603,20 @@ async def test_the_resources_of_a_finished_pod_are_released(world: World) -> Non
         await world.phase("Succeeded", name)
 
 
+async def test_a_pod_waits_for_what_a_deleted_pod_still_holds(world: World) -> None:
+    """Without a grace period, a pod vanishes from the API before its processes have ended."""
+    world.start_kubelet()
+    whole = {"resources": {"requests": {"memory": "6Gi"}}}
+    await world.run(FOREVER, "one", container=whole)
+    await world.phase("Running", "one")
+
+    await world.delete("one", grace=0)
+    await world.run("true", "two", restartPolicy="Never", container=whole)
+
+    ended = await world.until(lambda pod: pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}, "two")
+    assert ended["status"]["phase"] == "Succeeded"
+
+
 def wants_gpus(count: int) -> Json:
     return {"resources": {"limits": {"nvidia.com/gpu": count}}}
 

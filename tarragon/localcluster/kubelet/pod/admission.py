@@ -123,6 +123,9 @@ class NodeAllocations:
             for identity in ids
         )
 
+    def is_allocated(self, uid: str) -> bool:
+        return uid in self._requests
+
     def release(self, uid: str) -> None:
         self._requests.pop(uid, None)
         self._devices.pop(uid, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import structlog
@@ -92,6 +92,12 @@ class PodWorker:
     def wake(self) -> None:
         self._woken.set()
 
+    @property
+    def holds_resources_of_ended_pod(self) -> bool:
+        """Whether the pod has ended or vanished for all who read the API, but its resources are not free yet."""
+        has_ended = self._is_deleted or self.pod.is_finished
+        return has_ended and self._context.ledger.is_allocated(self.pod.metadata.uid)
+
     def live_runs(self) -> Mapping[str, Path]:
         """The run folder of each live container, by container name."""
         return self._checkpoint.live_runs()
@@ -101,16 +107,17 @@ class PodWorker:
         await self._released.wait()
         await self._status_writer.wait_written()
 
-    async def run(self, predecessor: PodWorker | None = None) -> None:
+    async def run(self, predecessor: PodWorker | None, ending: Callable[[], Sequence[PodWorker]]) -> None:
         """Run the pod until it is removed, or finished with its status written.
 
-        `predecessor` is the worker of an earlier pod of the same name, which is awaited first.
+        `predecessor` is the worker of an earlier pod of the same name, which is awaited first. `ending` are the workers
+        of ended pods whose resources are not free yet.
         """
         if predecessor is not None:
             await predecessor._finished.wait()  # noqa: SLF001 - the same class
         writing = asyncio.create_task(self._status_writer.run())
         try:
-            await self._retry_on_full_disk(self._open)
+            await self._retry_on_full_disk(lambda: self._open(ending))
             while not self._is_done():
                 await self._retry_on_full_disk(self._step)
             if self._is_deleted:
@@ -135,21 +142,26 @@ class PodWorker:
                 self._record_event("Warning", "Failed", f"Error: the kubelet cannot write its files: {error.strerror}")
                 await self._clock.sleep(FULL_DISK_PAUSE)
 
-    async def _open(self) -> None:
+    async def _open(self, ending: Callable[[], Sequence[PodWorker]]) -> None:
         checkpoint, uid = self._checkpoint, self.pod.metadata.uid
         is_new = checkpoint.is_new and not self.pod.is_finished
         checkpoint.open()
         if not self.pod.is_finished:
             self._context.host_names.add(self.pod)
         if is_new:
-            self._admit()
+            await self._admit(ending)
         elif checkpoint.live_runs() or not self._is_stopping():
             record = checkpoint.record
             self._context.ledger.allocate(uid, record.requests, record.all_devices, record.vgpu)
             self._report_vgpus()
 
-    def _admit(self) -> None:
-        result = self._context.ledger.admit(self.pod, requested_gpus(self.pod))
+    async def _admit(self, ending: Callable[[], Sequence[PodWorker]]) -> None:
+        """Admit the pod or reject it. A scheduler may rely on the resources of ended pods: the pod waits for these."""
+        ledger = self._context.ledger
+        result = ledger.admit(self.pod, requested_gpus(self.pod))
+        while isinstance(result, PodFailure) and (workers := ending()):
+            await _wait_for_any(worker._released for worker in workers)  # noqa: SLF001 - the same class
+            result = ledger.admit(self.pod, requested_gpus(self.pod))
         if isinstance(result, PodFailure):
             self._record_event("Warning", result.reason, result.message)
             self.end(result)
@@ -376,3 +388,12 @@ class PodWorker:
 
     def _record_event(self, kind: str, reason: str, message: str) -> None:
         self._context.recorder.record(self.pod, "Warning" if kind == "Warning" else "Normal", reason, message)
+
+
+async def _wait_for_any(events: Iterable[asyncio.Event]) -> None:
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waiting:
+            each.cancel()
