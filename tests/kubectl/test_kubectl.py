@@ -14,7 +14,7 @@ from tarragon.client.port import LogOptions
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
 from tests.kubectl.conftest import Kubectl
-from tests.localcluster.apiserver.embedded import Embedded, pod, widget
+from tests.localcluster.apiserver.embedded import Embedded, pod, widget, widget_definition
 
 pytestmark = [pytest.mark.kubectl, pytest.mark.slow]
 
@@ -35,6 +35,23 @@ async def test_discovery_shows_every_kind_and_version(kubectl: Kubectl, cluster:
     assert resources["nodes"][1:] == ["no", "v1", "false", "Node"]
     assert resources["widgets"][1:] == ["wg", "example.dev/v1", "true", "Widget"]
     assert {"v1", "apiextensions.k8s.io/v1", "example.dev/v1"} <= set(groups)
+
+
+async def test_what_kubectl_misses_as_it_asks_another_group_is_named(kubectl: Kubectl, cluster: Embedded) -> None:
+    definition = widget_definition()
+    spec = {**definition["spec"], "group": "other.dev"}
+    await kubectl(
+        "create", "-f", "-", stdin=manifest({**definition, "metadata": {"name": "widgets.other.dev"}, "spec": spec})
+    )
+    await kubectl("wait", "crd", "widgets.other.dev", "--for=condition=Established")
+    await kubectl("create", "-f", "-", stdin=manifest({**widget("old"), "apiVersion": "other.dev/v1"}))
+
+    _, _, said = await kubectl.run("get", "widgets")
+    assert said.startswith("Warning: not listed: 1 widgets.other.dev, see kubectl get widgets.other.dev\n")
+    hint = 'widgets.example.dev "old" not found; but widgets.other.dev has it: kubectl get widgets.other.dev old'
+    for command in ("get", "describe"):
+        assert hint in await kubectl.fails(command, "widget", "old")
+    assert "other.dev" not in await kubectl.fails("get", "widget", "none")
 
 
 async def test_a_kind_vanishes_with_its_definition(kubectl: Kubectl, cluster: Embedded) -> None:

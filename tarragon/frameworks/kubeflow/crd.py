@@ -12,6 +12,8 @@ from tarragon.frameworks.kubeflow.schema import Schema
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Resource
 
 STATUS_PATH = ".status.tarragon"
+CATEGORY = "tarragon"
+"""All kinds of jobs, for `kubectl get tarragon`. kubectl resolves a plural that two groups serve to one of them."""
 COLUMNS: Sequence[Mapping[str, Json]] = (
     {"name": "State", "type": "string", "jsonPath": f"{STATUS_PATH}.state"},
     {"name": "Ready", "type": "string", "jsonPath": f"{STATUS_PATH}.ready"},
@@ -63,7 +65,7 @@ def definition(
                 "plural": resource.plural,
                 "singular": resource.kind.lower(),
                 **({"shortNames": list(short_names)} if short_names else {}),
-                "categories": ["all"],
+                "categories": ["all", CATEGORY],
             },
             "conversion": {"strategy": "None"},
             "versions": [

@@ -59,8 +59,8 @@ def timed_out() -> ApiError:
     return failure(504, "Timeout", "Timeout: request did not complete within the allotted timeout", {})
 
 
-def not_found(served: ServedKind, name: str) -> ApiError:
-    return failure(404, "NotFound", f'{served.full_name} "{name}" not found', _about(served, name))
+def not_found(served: ServedKind, name: str, hint: str = "") -> ApiError:
+    return failure(404, "NotFound", f'{served.full_name} "{name}" not found{hint}', _about(served, name))
 
 
 def already_exists(served: ServedKind, name: str) -> ApiError:

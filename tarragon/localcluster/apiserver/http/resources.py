@@ -9,7 +9,7 @@ from typing import Any, Literal
 from aiohttp import web
 
 from tarragon.base.clock import Clock
-from tarragon.client.errors import ResourceExpired
+from tarragon.client.errors import NotFound, ResourceExpired
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.paths import ResourcePath
@@ -31,6 +31,7 @@ from tarragon.localcluster.apiserver.http.responses import (
 from tarragon.localcluster.kinds.registry import ServedKind
 from tarragon.localcluster.registry.api import BINDINGS, Api
 from tarragon.localcluster.registry.computed import ComputedKinds, list_object
+from tarragon.localcluster.registry.namesakes import namesake_hint, namesake_warnings
 from tarragon.localcluster.tables.columns import SCALE_COLUMNS, columns_of
 from tarragon.localcluster.tables.table import TableColumn, TableOptions, metadata_only, table
 
@@ -57,6 +58,10 @@ class ResourceRequest:
     @property
     def agent(self) -> str:
         return self.request.headers.get("User-Agent", "")
+
+    @property
+    def is_of_kubectl(self) -> bool:
+        return self.agent.startswith("kubectl")
 
     def form(self, offered: frozenset[Representation]) -> Representation:
         """Return the representation to use. Raises 406."""
@@ -95,7 +100,17 @@ class Resources:
             return await self._compute(asked)
         if target.subresource in CONNECTED:
             return await self._connects.answer(request, target)
-        match request.method:
+        try:
+            return await self._answer(asked)
+        except NotFound:
+            if target.subresource or not (hint := namesake_hint(self._api, target)):
+                raise
+            raise errors.not_found(target.served, target.name, hint) from None
+
+    async def _answer(self, asked: ResourceRequest) -> web.StreamResponse:
+        """Answer a request for a kind that is stored."""
+        target = asked.target
+        match asked.request.method:
             case "GET":
                 return await self._read(asked)
             case "POST":
@@ -146,11 +161,12 @@ class Resources:
         return json_bytes(self._in_form(asked, self._api.get(target)))
 
     async def _list(self, asked: ResourceRequest) -> web.Response:
-        form = asked.form(_LIST_FORMS)
-        page = self._api.list(asked.target, query.list_options(asked.query))
+        form, options = asked.form(_LIST_FORMS), query.list_options(asked.query)
+        page = self._api.list(asked.target, options)
+        warnings = namesake_warnings(self._api, asked.target, options) if asked.is_of_kubectl else ()
         if form == PLAIN:
-            return listed(asked.request, page)
-        return await self._listed(asked, form, page.items, list_metadata(page))
+            return with_warnings(listed(asked.request, page), warnings)
+        return with_warnings(await self._listed(asked, form, page.items, list_metadata(page)), warnings)
 
     async def _listed(
         self, asked: ResourceRequest, form: Representation, items: Sequence[bytes], metadata: Json
