@@ -176,11 +176,15 @@ class Dialect:
     job_service: Callable[[TrainingJob], JobService | None] = _no_service
     """The Service of the whole job, beside or instead of those of its replicas."""
     status_fields: Callable[[TrainingJob, JobStatus], dict[str, Json]]
-    """The complete status fields of the generation (without `tarragon`). Fields that are missing here are removed."""
+    """The complete status fields of the generation, without `tarragon`. Fields that are missing here are removed, but
+    for `conditions`, which every job has.
+    """
     pod_mirror: PodMirror | None = None
     """Further fields, which show a pod; None if there are none."""
     has_conditions: bool = True
-    """Whether these fields contain conditions, counts and times. If not, `status.tarragon.record` does."""
+    """Whether the generation has fields for conditions, counts and times. If not, `status.tarragon.record` does, and
+    they are read from there.
+    """
     used_batch_jobs: bool = False
     """Whether the original operator created its pods by batch Jobs, which continue without it."""
     invalid_job_fields: Callable[[JobStatus], dict[str, Json]] = training_operator_status.invalid_job_fields

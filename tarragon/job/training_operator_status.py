@@ -20,7 +20,7 @@ _LAST_PHASES = frozenset({"CleanUp", "Done", "Failed"})
 def status_fields(_: TrainingJob, status: JobStatus) -> dict[str, Json]:
     """The status fields as clients of the training operator expect them."""
     fields: dict[str, Json] = {
-        "conditions": [condition_fields(condition) for condition in status.conditions],
+        **conditions_field(status),
         "replicaStatuses": {str(kind): _counted(counts) for kind, counts in status.replica_statuses.items()},
     }
     if status.start_time is not None:
@@ -32,10 +32,14 @@ def status_fields(_: TrainingJob, status: JobStatus) -> dict[str, Json]:
 
 def invalid_job_fields(status: JobStatus) -> dict[str, Json]:
     """The status fields of an invalid job, which has no replicas to count."""
-    fields: dict[str, Json] = {"conditions": [condition_fields(condition) for condition in status.conditions]}
+    fields: dict[str, Json] = conditions_field(status)
     if status.completion_time is not None:
         fields["completionTime"] = format_time(status.completion_time)
     return fields
+
+
+def conditions_field(status: JobStatus) -> dict[str, Json]:
+    return {"conditions": [condition_fields(condition) for condition in status.conditions]}
 
 
 def condition_fields(condition: Condition) -> dict[str, str]:

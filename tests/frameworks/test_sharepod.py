@@ -323,7 +323,7 @@ def test_the_status_mirrors_the_pod_as_kubeshare_wrote_it() -> None:
     assert status["PodStatus"] == world.pod["status"]
     assert status["PodObjectMeta"] == world.pod["metadata"]
     assert (status["BoundDeviceID"], status["PodManagerPort"]) == ("", 0)
-    assert status.keys() == {"PodStatus", "PodObjectMeta", "BoundDeviceID", "PodManagerPort", "tarragon"}
+    assert status.keys() == {"PodStatus", "PodObjectMeta", "BoundDeviceID", "PodManagerPort", "conditions", "tarragon"}
 
 
 def test_the_bound_device_is_what_the_pod_is_annotated_with() -> None:
@@ -391,7 +391,7 @@ def test_an_invalid_sharepod_fails_with_kubeshares_word_for_it_and_the_fields_of
 
     assert world.state == "Failed"
     assert world.conditions() == {"Failed": "ErrValueError"}
-    assert world.job["status"].keys() == {"tarragon"}
+    assert world.job["status"].keys() == {"conditions", "tarragon"}
 
 
 def test_beside_kubeshare_nothing_is_done() -> None:

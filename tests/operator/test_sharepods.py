@@ -133,7 +133,7 @@ async def test_an_operator_that_may_not_read_single_pods_runs_it_without_the_mir
     await plays(stage, "Running", {"running": {}})
     await stage.world.until(lambda: state(stage) == "Running")
 
-    assert status(stage).keys() == {"BoundDeviceID", "PodManagerPort", "tarragon"}
+    assert status(stage).keys() == {"BoundDeviceID", "PodManagerPort", "conditions", "tarragon"}
 
 
 async def kubeshare(stage: Stage, name: str) -> Mapping[str, str]:

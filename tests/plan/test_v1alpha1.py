@@ -31,7 +31,7 @@ def pod_of(world: World, replica: str) -> str:
 
 def shown(world: World) -> dict[str, Any]:
     """The fields of its generation."""
-    return {name: value for name, value in world.job["status"].items() if name != "tarragon"}
+    return {name: value for name, value in world.job["status"].items() if name not in {"tarragon", "conditions"}}
 
 
 def phase_and_state(world: World) -> tuple[str, str]:
@@ -91,6 +91,16 @@ def test_a_finished_job_is_told_in_the_shape_of_its_readme() -> None:
     }
     assert [pod_of(world, "master-0")] == list(world.pods)
     assert world.services == {}
+
+
+def test_clients_of_later_generations_can_wait_for_its_conditions() -> None:
+    world = started(cluster())
+    world.exit(pod_of(world, "master-0"), 0)
+    world.settle()
+
+    status = world.job["status"]
+    assert ("Succeeded", "True") in {(each["type"], each["status"]) for each in status["conditions"]}
+    assert status["conditions"] == status["tarragon"]["record"]["conditions"]
 
 
 def test_a_running_job_counts_its_replicas_by_state() -> None:
@@ -250,7 +260,7 @@ def test_a_job_that_makes_no_sense_has_failed_before_it_began() -> None:
 
     assert phase_and_state(world) == ("Failed", "Failed")
     assert shown(world)["reason"].startswith("spec.replicaSpecs: has no MASTER")
-    assert "conditions" not in world.job["status"]
+    assert [each["type"] for each in world.job["status"]["conditions"]] == ["Failed"]
     assert world.status.completion_time == world.now
     assert [(event.type, event.reason) for event in world.events] == [("Warning", "InvalidTFJobSpec")]
     assert (world.pods, world.services) == ({}, {})

@@ -72,6 +72,7 @@ async def test_it_runs_to_its_end_in_the_names_labels_and_words_of_its_time(scen
 
     status = found["status"]
     assert (status["state"], status["reason"], status["controlPaused"]) == ("Succeeded", "", False)
+    await kubectl("wait", "tfjobs.mlkube.io/example-job", "--for=condition=Succeeded", "--timeout=30s")
     assert status["replicaStatuses"][0] == {
         "tf_replica_type": "MASTER",
         "state": "Succeeded",

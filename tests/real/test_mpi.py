@@ -231,12 +231,13 @@ def test_a_number_of_gpus_has_the_status_of_its_time(site: Site) -> None:
     site.wait(SHORT, "short", "jsonpath={.status.workerReplicas}=4")
     running = site.read(SHORT, "short")
     go.touch()
-    site.wait(SHORT, "short", "jsonpath={.status.launcherStatus}=Succeeded")
+    site.wait(SHORT, "short", "condition=Succeeded")
     ended = site.read(SHORT, "short")
 
     assert running["apiVersion"] == "kubeflow.org/v1alpha1"
     assert running["spec"]["GPUs"] == 4
-    assert not {"conditions", "replicaStatuses"} & (running["status"].keys() | ended["status"].keys())
+    assert ended["status"]["launcherStatus"] == "Succeeded"
+    assert not {"replicaStatuses"} & (running["status"].keys() | ended["status"].keys())
     assert ended["status"]["startTime"] <= ended["status"]["completionTime"]
     assert ranks(site.kubectl("logs", "short-launcher")) == all_ranks(4)
     assert eventually(lambda: pods_of(site, "short") == {"short-launcher"})

@@ -1,4 +1,4 @@
-"""The status of an MPIJob in v1alpha1: the launcher's state and the number of ready workers, and no conditions."""
+"""The status of an MPIJob in v1alpha1: the launcher's state and the number of ready workers."""
 
 from __future__ import annotations
 

@@ -103,4 +103,5 @@ def _status_fields(observed: ObservedJob, status: JobStatus, dialect: Dialect) -
             "reason": failure.reason,
             "message": failure.message,
         }
-    return {**recorded, **dialect.invalid_job_fields(status), "tarragon": ours}
+    fields = {**training_operator_status.conditions_field(status), **dialect.invalid_job_fields(status)}
+    return {**recorded, **fields, "tarragon": ours}

@@ -64,8 +64,8 @@ def status_patch(view: JobView, status: JobStatus) -> JsonObject | None:
 
 
 def _native_fields(view: JobView, status: JobStatus) -> Mapping[str, Json]:
-    """Return the status fields of the job's generation."""
-    fields = view.dialect.status_fields(view.job, status)
+    """Return the status fields of the job's generation, and conditions, which clients of any generation may await."""
+    fields = {**training_operator_status.conditions_field(status), **view.dialect.status_fields(view.job, status)}
     return {**fields, **mirror_fields(view, status, status_of(view.observed.object))}
 
 

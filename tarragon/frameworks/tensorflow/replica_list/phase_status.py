@@ -1,6 +1,7 @@
 """Encodes the status before v1alpha2: phase, state, reason, and the number of replicas in each state by type.
 
-It has no fields for conditions, counts and times; these are in `status.tarragon.record`.
+It has no fields for counts and times; these are in `status.tarragon.record`, with the conditions. Conditions are also
+written beside these fields, for `kubectl wait`: the operators' Go types had such a field, or ignore it.
 """
 
 from __future__ import annotations
