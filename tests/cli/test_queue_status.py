@@ -116,7 +116,10 @@ async def test_it_is_told_who_is_ahead_who_holds_what_and_what_would_help(tmp_pa
             "pod default/other (1 nvidia.com/gpu)"
         ),
         "  the job could start when first ends",
-        "  its start time can't be estimated: no job has finished here yet, so run times cannot be estimated",
+        (
+            "  its start time can't be estimated: there is no finished job (deleted ones do not count), so run times "
+            "cannot be estimated"
+        ),
         "  more: docs/scheduling.md#why-a-job-waits",
     ]
 
@@ -365,11 +368,12 @@ async def test_when_it_starts_is_told_from_the_jobs_that_have_ended(tmp_path: Pa
             (5, 20, None),
             "probably starts after 12:05, most likely 12:20; latest time unknown (from 37 finished jobs)",
         ),
+        ((1, 1.25, 6), "probably starts 12:01:00 to 12:06, most likely 12:01:15 (from 37 finished jobs)"),
         ((5, None, None), "probably starts after 12:05; latest time unknown (from 37 finished jobs)"),
         ((5, 20, 780), "probably starts 12:05 to Jan 02 01:00, most likely 12:20 (from 37 finished jobs)"),
     ],
 )
-def test_the_start_is_told_in_words(minutes: tuple[int, int | None, int | None], words: str) -> None:
+def test_the_start_is_told_in_words(minutes: tuple[int, float | None, int | None], words: str) -> None:
     earliest, likely, latest = (None if each is None else NOON + dt.timedelta(minutes=each) for each in minutes)
     assert earliest is not None
     forecast = Forecast(earliest=earliest, likely=likely, latest=latest, sample_size=37)

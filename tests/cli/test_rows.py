@@ -106,6 +106,18 @@ def test_a_job_of_mlkube_that_batch_jobs_run_says_that_they_are_in_the_way() -> 
     )
 
 
+def test_a_job_names_the_operator_that_it_is_left_to() -> None:
+    job = a_job(JobStatus(phase=Phase.CREATED))
+    spec = msgspec.Raw(b'{"runPolicy": {"managedBy": "kueue.x-k8s.io/multikueue"}}')
+    managed = replace(job, object=msgspec.structs.replace(job.object, raw_spec=spec))
+
+    assert cell(job, "PROGRESS OR REASON") == "no operator has processed it yet"
+    assert cell(managed, "PROGRESS OR REASON") == (
+        "left to kueue.x-k8s.io/multikueue, which its spec.runPolicy.managedBy names"
+    )
+    assert cell(replace(job, left_to="left to kubeflow"), "PROGRESS OR REASON") == "left to kubeflow"
+
+
 def test_who_was_killed_is_named_with_the_signal() -> None:
     killed = FirstFailure(replica=worker(0), exit_code=137, reason="Error", message="step 7 of 60", at=BEGIN)
 

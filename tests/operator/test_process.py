@@ -14,6 +14,8 @@ import pytest
 
 from tarragon.base.clock import FakeClock, SystemClock
 from tarragon.base.errors import TarragonError
+from tarragon.cli.jobview.jobs import find_job
+from tarragon.cli.jobview.rows import reason
 from tarragon.client.errors import Forbidden
 from tarragon.client.leader_election import TYPED_LEASES, LeaderElectionConfig, LeaseLock
 from tarragon.client.middleware.delegating import DelegatingClient
@@ -259,6 +261,8 @@ async def test_a_job_that_another_operator_keeps_is_left_alone_until_it_is_given
     async with a_process(stage, "a"):
         await stage.world.until(lambda: len(stage.events("LeftToOtherOperator")) == 1)
         assert stage.job("j") == before
+        shown = await find_job(stage.world.client, "j", "default")
+        assert reason(shown) == stage.events("LeftToOtherOperator")[0]
 
         await stage.world.client.patch(
             TFJOBS, Key("default", "j"), {"metadata": {"annotations": {"tarragon.dev/adopt": "true"}}}

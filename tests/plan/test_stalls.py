@@ -9,13 +9,37 @@ import pytest
 
 from tarragon.job.status import Obstacle
 from tarragon.kube.codec import decode, encode, format_time
-from tarragon.kube.core import Pod
+from tarragon.kube.core import Node, Pod
+from tarragon.kube.meta import Key
 from tarragon.operator.informers.cache_transforms import CachedPod
 from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.plan.status.creation_failures import timeout_for
 from tarragon.plan.view.stalls import find_stall, is_unable_to_start
 from tests.plan.kubelets import MISSING, reports, shown_reason, started, unready, waits
 from tests.plan.world import START, World, manifest
+
+
+def test_a_replica_on_a_lost_node_is_not_counted_as_running() -> None:
+    world = started(Worker=2)
+    world.run()
+    world.settle()
+    lost = {"type": "Ready", "status": "Unknown", "lastTransitionTime": format_time(world.now)}
+    name = world.pods["dist-worker-1"]["spec"]["nodeName"]
+    node = {"metadata": {"name": name}, "status": {"conditions": [lost]}}
+    world.nodes = {Key("", name): decode(encode(node), Node)}
+    world.settle()
+    before = world.tarragon["ready"]
+    world.pass_time(61)
+    world.settle()
+
+    since = format_time(START)
+    assert (before, world.tarragon["ready"]) == ("2/2", "1/2")
+    assert world.conditions()["Stalled"] == "NodeNotReady"
+    assert shown_reason(world) == (
+        "NodeNotReady",
+        f"worker-1: node {name} has not been ready since {since}; it is not known whether the pod runs",
+    )
+
 
 # -------------------------------------------------------------------------------------------- what can't start at all
 

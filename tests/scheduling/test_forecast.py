@@ -75,10 +75,10 @@ def test_nothing_is_told_where_nothing_has_ended_yet() -> None:
     seen = picture(2, [runs("first", 2, since=40)], [waits("mine", 2)])
 
     assert forecast("mine", seen, ended(), fifo) == NoForecast(
-        "no job has finished here yet, so run times cannot be estimated"
+        "there is no finished job (deleted ones do not count), so run times cannot be estimated"
     )
     assert forecast("mine", seen, ended(5), fifo) == NoForecast(
-        "only 1 job has finished here, too few to estimate run times"
+        "there is only 1 finished job (deleted ones do not count), too few to estimate run times"
     )
 
 

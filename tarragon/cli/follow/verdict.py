@@ -14,7 +14,7 @@ from tarragon.cli.jobview.exit_code import UNFINISHED, exit_code
 from tarragon.cli.jobview.follower import JobFollower
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.progress import FAILED, RUNNING, SUCCEEDED
-from tarragon.cli.jobview.rows import NOT_PROCESSED
+from tarragon.cli.jobview.rows import NOT_PROCESSED, reason
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.manifest.overrides import cpu_only_hint
 from tarragon.cli.manifest.replica_environments import replica_environments
@@ -73,10 +73,12 @@ def report_outcome(attended: FollowSession, how: FollowEnd, limit: float | None,
 def _late(attended: FollowSession, limit: float) -> str:
     """The message for a time limit. A job that has no operator says nothing about itself: the message points to it."""
     job = attended.follower.job
-    if job.status.conditions:
+    if job.is_processed:
         return f"{job.name} has not ended within {duration_text(limit)}; it continues."
-    check = f"`{attended.target.command_prefix.program} check` looks for one"
-    return f"{job.name} has not ended within {duration_text(limit)}: {NOT_PROCESSED}; {check}."
+    why = reason(job)
+    if why == NOT_PROCESSED:
+        why += f"; `{attended.target.command_prefix.program} check` looks for one"
+    return f"{job.name} has not ended within {duration_text(limit)}: {why}."
 
 
 def report_result(attended: FollowSession, paint: Paint) -> int:

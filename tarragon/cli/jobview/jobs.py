@@ -22,13 +22,15 @@ from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaType, RestartPo
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
 from tarragon.job.status_encoding import decode_status
-from tarragon.kube.core import Pod
+from tarragon.kube.core import EVENTS, Pod
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, OwnerIdentity, Resource
 from tarragon.plan.input.decode_and_validate import decode_and_validate
+from tarragon.plan.reconcile.managed_by import LEFT_TO_OTHER_OPERATOR
 
 T = TypeVar("T")
 
 LATEST = "@latest"
+_EVENTS = EVENTS.with_model(dict)
 
 _LIST_ALL = "`list -A` lists the jobs of all namespaces"
 
@@ -88,6 +90,8 @@ class ClusterJob:
     """Whether it was read from the database of an embedded cluster that does not run."""
     warnings: Sequence[Problem] = ()
     """Warnings about its current manifest."""
+    left_to: str = ""
+    """What Tarragon's operator said when it left the job to another manager: in an event, not in the job's status."""
 
     @property
     def key(self) -> Key:
@@ -105,6 +109,11 @@ class ClusterJob:
     @property
     def created(self) -> dt.datetime | None:
         return self.object.metadata.creation_timestamp
+
+    @property
+    def is_processed(self) -> bool:
+        """Whether some operator has written its status."""
+        return bool(self.status.conditions) or self.status.phase is not Phase.CREATED
 
     @property
     def state(self) -> str:
@@ -202,7 +211,8 @@ async def find_job(reader: ClusterReader, text: str, namespace: str) -> ClusterJ
         fact = f"{wanted.name} is the name of {len(found)} jobs in namespace {namespace}"
         raise AmbiguousName(fact, [job.name for job in found])
     # Two API groups may have a kind of one name; like kubectl, `tfjob/digits` means the first.
-    return replace(found[0], is_offline=is_offline_reader(reader))
+    [job] = await _with_other_managers(reader, [replace(found[0], is_offline=is_offline_reader(reader))])
+    return job
 
 
 async def _jobs_of_name(reader: ClusterReader, wanted: JobName, namespace: str) -> Sequence[ClusterJob]:
@@ -246,7 +256,24 @@ async def list_jobs(
         for framework, items in zip(frameworks, listings, strict=True)
         for each in items
     ]
-    return sorted(found, key=lambda job: (job.key, job.framework.kind))
+    known = await _with_other_managers(reader, found)
+    return sorted(known, key=lambda job: (job.key, job.framework.kind))
+
+
+async def _with_other_managers(reader: ClusterReader, jobs: Sequence[ClusterJob]) -> Sequence[ClusterJob]:
+    """Adds what the operator said of jobs that it left to another manager, as far as the user may read events."""
+    namespaces = {job.key.namespace for job in jobs if not job.is_processed}
+    if not namespaces or is_offline_reader(reader):
+        return jobs
+    where = namespaces.pop() if len(namespaces) == 1 else ""
+    try:
+        listed = await reader.list(
+            _EVENTS, Selector(namespace=where, field_selector=f"reason={LEFT_TO_OTHER_OPERATOR}")
+        )
+    except (NotFound, Forbidden):
+        return jobs
+    said = {event["involvedObject"].get("uid", ""): str(event.get("message", "")) for event in listed.items}
+    return [job if job.is_processed else replace(job, left_to=said.get(job.uid, "")) for job in jobs]
 
 
 async def list_raw_jobs(reader: ClusterReader, selection: Selector) -> Sequence[JsonObject]:

@@ -22,7 +22,7 @@ from tarragon.job.status import UNASSIGNED, Condition
 from tarragon.job.status_reason import reason_of
 from tarragon.job.termination_message import telling_line
 from tarragon.job.work import with_measured_remaining
-from tarragon.plan.reconcile.managed_by import BATCH_JOBS_MANAGER, is_run_by_batch_jobs, needs_adoption
+from tarragon.plan.reconcile.managed_by import BATCH_JOBS_MANAGER, is_run_by_batch_jobs, named_manager, needs_adoption
 
 HEADER = ("NAME", "STATE", "READY", "GPUS", "QUEUE", "RESTARTS", "AGE", "PROGRESS OR REASON")
 OF_SEVERAL_KINDS = (*HEADER[:-1], "KIND", HEADER[-1])
@@ -36,6 +36,7 @@ OTHER_OPERATOR = (
     "another operator runs it; to hand it to Tarragon: "
     "kubectl annotate -n {key.namespace} {kind} {key.name} tarragon.dev/adopt=true"
 )
+MANAGED_BY_OTHER = "left to {manager}, which its spec.runPolicy.managedBy names"
 
 MIN_NAME_WIDTH, MIN_REASON_WIDTH = 16, 20
 """Characters that both columns keep on a narrow terminal. Names are shortened first."""
@@ -166,7 +167,7 @@ def reason(job: ClusterJob) -> str:
         last = telling_line(failure.message)
         return ": ".join(filter(None, (str(failure.replica), failure.reason, last)))
     condition = last_condition(job.status)
-    if not job.status.conditions and job.status.phase is Phase.CREATED:
+    if not job.is_processed:
         return NOT_PROCESSED
     if condition is None or job.status.phase in {Phase.SUCCEEDED, Phase.RUNNING, Phase.CREATED}:
         return ""
@@ -190,8 +191,10 @@ def _text_of(condition: Condition) -> str:
 
 
 def _other_operator(job: ClusterJob) -> str:
+    if manager := named_manager(job.object.spec):
+        return MANAGED_BY_OTHER.format(manager=manager)
     if is_run_by_batch_jobs(job.object, job.dialect):
         return f"left to {BATCH_JOBS_MANAGER.name}; {BATCH_JOBS_MANAGER.remedy}"
     if needs_adoption(job.object):
         return OTHER_OPERATOR.format(kind=job.framework.kind.lower(), key=job.key)
-    return ""
+    return job.left_to

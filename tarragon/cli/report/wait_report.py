@@ -24,6 +24,8 @@ from tarragon.scheduling.explain.wait_messages import format_resources
 OWN_SCHEDULER = OperatorSettings().scheduler_name
 DOCS = "docs/scheduling.md#why-a-job-waits"
 MAX_HOLDERS = 4
+_SHORT = dt.timedelta(minutes=5)
+"""Times that are nearer have seconds: jobs that last less than a minute would seem to start together."""
 MAX_VGPUS = 4
 """The shared GPUs of a node that are listed; those with most left come first."""
 
@@ -193,6 +195,8 @@ def start_estimate_line(estimate: Forecast | NoForecast, now: dt.datetime) -> st
 
 def _clock(at: dt.datetime, now: dt.datetime) -> str:
     local = at.astimezone(now.tzinfo)
+    if dt.timedelta() <= at - now < _SHORT:
+        return f"{local:%H:%M:%S}"
     return f"{local:%H:%M}" if local.date() == now.date() else f"{local:%b %d %H:%M}"
 
 

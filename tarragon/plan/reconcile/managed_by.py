@@ -39,8 +39,13 @@ BATCH_JOBS_MANAGER = OtherManager(
 
 def is_managed_by_other(spec: Json) -> bool:
     """Whether managedBy names another operator. Reads the spec as written: it may be invalid for us and valid there."""
+    return named_manager(spec) is not None
+
+
+def named_manager(spec: Json) -> str | None:
+    """Return the other operator that managedBy names; None if it names none, or Tarragon."""
     manager = _manager(spec)
-    return isinstance(manager, str) and manager not in OWN_MANAGED_BY
+    return manager if isinstance(manager, str) and manager not in OWN_MANAGED_BY else None
 
 
 def other_manager(kind: str, observed: ObservedJob) -> OtherManager | None:

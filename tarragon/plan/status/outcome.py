@@ -8,7 +8,7 @@ from dataclasses import replace
 from tarragon.frameworks.plugin import Verdict
 from tarragon.job import conditions
 from tarragon.job.conditions import ConditionUpdate, remove_condition, set_condition
-from tarragon.job.model import ReplicaType
+from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import JobSignal, Phase, next_phase
 from tarragon.job.replica_state import PodOutcome, ReplicaAction, ReplicaState
 from tarragon.job.status import UNASSIGNED, FirstFailure, JobStatus, ReplicaStatus
@@ -24,6 +24,7 @@ from tarragon.plan.status.provenance import record_provenance
 from tarragon.plan.status.resizes import set_resized
 from tarragon.plan.status.work import record_work, with_kind
 from tarragon.plan.view.job_view import JobView
+from tarragon.plan.view.stalls import NODE_NOT_READY
 
 StatusRule = Callable[[JobView, JobStatus], JobStatus]
 
@@ -133,8 +134,15 @@ def record_finished(view: JobView, status: JobStatus) -> JobStatus:
 def count_replicas(view: JobView, status: JobStatus) -> JobStatus:
     counts = {group.type: _counts(view, status, group.type) for group in view.job.replica_specs}
     return replace(
-        status, replica_statuses=counts, running_replicas=sum(member.is_running for member in view.members.values())
+        status, replica_statuses=counts, running_replicas=sum(_is_running(view, replica) for replica in view.members)
     )
+
+
+def _is_running(view: JobView, replica: Replica) -> bool:
+    """Whether the replica runs, and its node is not lost."""
+    stall = view.stalls.get(replica)
+    is_lost = stall is not None and stall.reason == NODE_NOT_READY and stall.is_due(view.now)
+    return view.members[replica].is_running and not is_lost
 
 
 def apply_verdict(view: JobView, status: JobStatus) -> JobStatus:

@@ -14,7 +14,7 @@ from tarragon.job.model import Replica, SuccessPolicy, TrainingJob
 from tarragon.job.replica_state import ReplicaAction, ReplicaState, replica_state
 from tarragon.job.status import JobStatus
 from tarragon.job.status_encoding import decode_status_and_notes
-from tarragon.kube.core import Pod, Service
+from tarragon.kube.core import Node, Pod, Service
 from tarragon.kube.event import ObjectReference
 from tarragon.kube.meta import Key, OwnerIdentity
 from tarragon.plan.input.decode_and_validate import DecodedJob
@@ -22,7 +22,7 @@ from tarragon.plan.objects.desired import JobBlueprint, is_placed_by
 from tarragon.plan.objects.gang_round import is_outdated
 from tarragon.plan.objects.podgroup_kinds import PodGroup
 from tarragon.plan.view.actions import ObservedJob
-from tarragon.plan.view.stalls import Stall, find_stall
+from tarragon.plan.view.stalls import Stall, find_node_stall, find_stall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,11 +167,17 @@ def build_job_view(
         stalls={
             replica: found
             for replica, each in members.items()
-            for found in [find_stall(each.pod, framework.main_container)]
+            for node in [_node_of(each.pod, observed)]
+            for found in [find_node_stall(each.pod, node) or find_stall(each.pod, framework.main_container)]
             if found is not None
         },
         next_review_at=review.next_at,
     )
+
+
+def _node_of(pod: Pod, observed: ObservedJob) -> Node | None:
+    """Return the pod's node; None if it is not known."""
+    return None if observed.nodes is None else observed.nodes.get(Key("", pod.spec.node_name))
 
 
 def desired_size(job: TrainingJob, status: JobStatus, *, needs_admission: bool) -> GangSize:

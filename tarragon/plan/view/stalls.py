@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from tarragon.job.replica_state import main_container_status
 from tarragon.job.termination_message import telling_line
 from tarragon.kube.codec import format_time
-from tarragon.kube.core import ContainerStateTerminated, ContainerStatus, Pod, PodCondition
+from tarragon.kube.core import ContainerStateTerminated, ContainerStatus, Node, Pod, PodCondition
 
 IMAGE_PULL_BACKOFF = "ImagePullBackOff"
 CRASH_LOOP = "CrashLoopBackOff"
@@ -26,6 +26,7 @@ CREATING = "ContainerCreating"
 INITIALIZING = "PodInitializing"
 NOT_READY = "NotReady"
 POD_STUCK_IN_DELETION = "PodNotGone"
+NODE_NOT_READY = "NodeNotReady"
 
 SHORT_DELAY = dt.timedelta(seconds=60)
 """Stalls in steps that take a healthy node seconds are reported after this time."""
@@ -75,6 +76,16 @@ def find_stall(pod: Pod, main: str) -> Stall | None:
     if not pod.spec.node_name:
         return _unscheduled(pod)
     return next(_stalls_on_node(pod, main), None)
+
+
+def find_node_stall(pod: Pod, node: Node | None) -> Stall | None:
+    """Return that the pod's node is not ready: the pod's status may be what a lost kubelet wrote last."""
+    if node is None or node.is_ready or pod.is_finished or pod.metadata.is_being_deleted:
+        return None
+    since = node.ready_since
+    words = f" since {format_time(since)}" if since is not None else ""
+    message = f"node {node.metadata.name} has not been ready{words}; it is not known whether the pod runs"
+    return Stall(reason=NODE_NOT_READY, message=message, report_at=None if since is None else since + SHORT_DELAY)
 
 
 def is_unable_to_start(pod: Pod, main: str, now: dt.datetime) -> bool:

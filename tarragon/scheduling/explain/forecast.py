@@ -113,8 +113,9 @@ def _interleaved(ordered: Sequence[WaitingGang]) -> Sequence[WaitingGang]:
 
 def _too_few_finished(finished: int) -> str:
     if not finished:
-        return "no job has finished here yet, so run times cannot be estimated"
-    return f"only {finished} job{'s have' if finished > 1 else ' has'} finished here, too few to estimate run times"
+        return "there is no finished job (deleted ones do not count), so run times cannot be estimated"
+    jobs = "is only 1 finished job" if finished == 1 else f"are only {finished} finished jobs"
+    return f"there {jobs} (deleted ones do not count), too few to estimate run times"
 
 
 def _forecast_of(seconds: Sequence[float], now: dt.datetime, finished: int) -> Forecast | NoForecast:
