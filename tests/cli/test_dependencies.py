@@ -10,10 +10,11 @@ import pytest
 
 from tarragon.cli.manifest.dependencies import dependencies_of, missing_dependencies
 from tarragon.cli.manifest.local_images import VOLUMES as FOLDERS
+from tarragon.cli.manifest.unbindable_claims import unbindable_claims
 from tarragon.client.errors import Forbidden
 from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.port import Client
-from tarragon.kube.core import CONFIG_MAPS, SECRETS
+from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUMES, SECRETS, STORAGE_CLASSES
 from tarragon.kube.meta import Key, Resource
 from tests.cli.conftest import Shell
 from tests.cli.manifests import group, job, python
@@ -100,6 +101,49 @@ async def test_what_every_namespace_gets_of_itself_is_not_warned_of(tmp_path: Pa
 
     async with a_stage(tmp_path) as stage:
         assert not await missing_dependencies(stage.world.client, body, ())
+
+
+CLASSLESS = "it names no StorageClass, none is the default, and no PersistentVolume fits"
+
+
+@pytest.mark.parametrize(
+    ("claim", "storage_class", "volume", "why"),
+    [
+        ({}, None, None, CLASSLESS),
+        ({}, {"provisioner": "csi"}, None, CLASSLESS),
+        ({}, {"provisioner": "csi", "default": "true"}, None, ""),
+        ({"storageClassName": "fast"}, {"provisioner": "csi"}, None, ""),
+        (
+            {"storageClassName": "fast"},
+            {"provisioner": "kubernetes.io/no-provisioner"},
+            None,
+            "StorageClass fast creates no volumes, and none fits",
+        ),
+        ({"storageClassName": "fast"}, None, None, "there is no StorageClass fast, and no PersistentVolume fits"),
+        ({"storageClassName": "fast"}, None, "fast", ""),
+        ({"storageClassName": ""}, None, "fast", 'storageClassName "" asks for a PersistentVolume, and none fits'),
+        ({"volumeName": "mine"}, None, None, ""),
+    ],
+)
+async def test_a_claim_that_nothing_can_bind_is_warned_of(
+    tmp_path: Path, claim: dict[str, str], storage_class: dict[str, str] | None, volume: str | None, why: str
+) -> None:
+    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **claim}
+    brought = {"kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": wanted}
+    async with a_stage(tmp_path) as stage:
+        if storage_class:
+            marks = {"storageclass.kubernetes.io/is-default-class": storage_class.get("default", "false")}
+            body = {"metadata": {"name": "fast", "annotations": marks}, "provisioner": storage_class["provisioner"]}
+            await stage.world.client.create(STORAGE_CLASSES, body)
+        if volume:
+            spec = {"storageClassName": volume, "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "2Gi"}}
+            body = {"metadata": {"name": "v"}, "spec": {**spec, "hostPath": {"path": "/v"}}}
+            await stage.world.client.create(PERSISTENT_VOLUMES, body)
+            available = {"status": {"phase": "Available"}}
+            await stage.world.client.patch(PERSISTENT_VOLUMES, Key("", "v"), available, subresource="status")
+        found = [each.message for each in await unbindable_claims(stage.world.client, wanting(), [brought])]
+
+    assert found == ([f"PersistentVolumeClaim data can't be bound: {why}"] if why else [])
 
 
 @pytest.mark.parametrize("said", ["3", "[[1]]", "[", 3])

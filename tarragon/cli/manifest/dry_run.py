@@ -11,6 +11,7 @@ from tarragon.cli.jobview.target import ClusterTarget, Notify
 from tarragon.cli.manifest.comparison import with_secrets_hidden
 from tarragon.cli.manifest.dependencies import missing_dependencies
 from tarragon.cli.manifest.loading import LoadedJob
+from tarragon.cli.manifest.unbindable_claims import unbindable_claims
 from tarragon.client.errors import AlreadyExists, ApiError, Forbidden
 from tarragon.frameworks.plugin import Framework, JobObservation
 from tarragon.job.status import JobStatus
@@ -100,6 +101,9 @@ async def warn_of_missing(target: ClusterTarget, several: Sequence[LoadedJob], c
     async with target.writing(clock) as http:
         for loaded in several:
             for problem in await missing_dependencies(http, loaded.job, brought):
+                note(f"warning: {problem}")
+            companions = [body for each in several for _, body in each.companions]
+            for problem in () if target.is_local else await unbindable_claims(http, loaded.job, companions):
                 note(f"warning: {problem}")
 
 

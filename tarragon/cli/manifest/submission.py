@@ -13,6 +13,7 @@ from tarragon.cli.manifest.comparison import compare_job as compared
 from tarragon.cli.manifest.comparison import compare_object
 from tarragon.cli.manifest.dependencies import missing_dependencies
 from tarragon.cli.manifest.loading import LoadedJob
+from tarragon.cli.manifest.unbindable_claims import unbindable_claims
 from tarragon.cli.output.words import age
 from tarragon.cli.targets.ending import delete_job
 from tarragon.cli.targets.next_commands import command_line
@@ -81,6 +82,9 @@ class Submitter:
         job = await self.create_job(loaded)
         for problem in await missing_dependencies(self.cluster, loaded.job, ()):
             self.note(f"warning: {problem}")
+        if not self.target.is_local:  # the embedded cluster binds every claim to a folder
+            for problem in await unbindable_claims(self.cluster, loaded.job, ()):
+                self.note(f"warning: {problem}")
         return job
 
     async def ensure_namespace(self, name: str) -> None:

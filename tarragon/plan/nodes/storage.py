@@ -78,7 +78,7 @@ def _reach(claim: PersistentVolumeClaim, storage: VolumeCache) -> VolumeTopology
     if storage_class is None or storage_class.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
         return None
     if storage_class.provisioner == NO_PROVISIONER:
-        return VolumeTopology([_selector(volume) for volume in storage.volumes.values() if _can_bind(volume, claim)])
+        return VolumeTopology([_selector(volume) for volume in storage.volumes.values() if can_bind(volume, claim)])
     return (
         VolumeTopology([_topology_selector(storage_class.allowed_topologies)])
         if storage_class.allowed_topologies
@@ -91,7 +91,7 @@ def _selector(volume: PersistentVolume) -> JsonObject | None:
     return required if isinstance(required, Mapping) else None
 
 
-def _can_bind(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+def can_bind(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """Whether the volume may be bound to the claim, by the checks that limit nodes; kube-scheduler does the others."""
     owner = volume.spec.claim_ref
     is_free = volume.status.phase == "Available" and (owner is None or owner.key == claim.metadata.key)
