@@ -258,6 +258,12 @@ async def test_a_pod_is_let_in_by_its_service_account(account: Path, host: str, 
     assert SECRET not in repr(access)
 
 
+def test_a_pod_on_a_process_node_finds_its_service_account_by_a_variable(account: Path, tmp_path: Path) -> None:
+    pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443", "HOME": str(tmp_path)}
+
+    assert load_config({**pod, "TARRAGON_SERVICE_ACCOUNT": str(account)}).namespace == "team"
+
+
 def test_a_pod_without_a_service_account_is_told_what_to_change(account: Path) -> None:
     environment = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     (account / "namespace").unlink()

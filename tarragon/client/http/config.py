@@ -32,6 +32,8 @@ from tarragon.kube.meta import Json
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The directory in a pod with its token, its namespace and the certificate authority of its API server."""
+SERVICE_ACCOUNT_VARIABLE = "TARRAGON_SERVICE_ACCOUNT"
+"""The environment variable with that directory, for a pod on a process node, where it is elsewhere."""
 
 _log = logging.getLogger(__name__)
 _GO_NAMES: Mapping[str, str] = MappingProxyType({"x86_64": "amd64", "aarch64": "arm64"})
@@ -52,7 +54,8 @@ def load_config(environment: Mapping[str, str], *, path: Path | None = None, con
     """The cluster of the kubeconfig if there is one, else the cluster of this pod. Raises TarragonError."""
     is_pod = bool(environment.get("KUBERNETES_SERVICE_HOST"))
     if is_pod and path is None and not context and not _config(environment, None).current_context:
-        return in_cluster_config(environment)
+        folder = Path(environment.get(SERVICE_ACCOUNT_VARIABLE) or SERVICE_ACCOUNT)
+        return in_cluster_config(environment, folder=folder)
     return load_kubeconfig(environment, path=path, context=context)
 
 
