@@ -80,6 +80,14 @@ def test_every_object_is_one_that_the_newest_kubernetes_understands() -> None:
     assert {"Deployment", "PodDisruptionBudget", "NetworkPolicy"} <= {each["kind"] for each in checked}
 
 
+def test_services_name_the_protocol_of_their_ports() -> None:
+    """Without it, a server-side apply of a Service fails on Kubernetes 1.20; helm 4 applies so."""
+    services = [each for each in written("deploy", "deploy/namespaced") if each["kind"] == "Service"]
+
+    assert len(services) == 3
+    assert {port.get("protocol") for service in services for port in service["spec"]["ports"]} == {"TCP"}
+
+
 @pytest.mark.parametrize("folder", INSTALLATIONS)
 def test_the_operators_pod_keeps_to_the_restricted_level(folder: str) -> None:
     spec = operator_of(list(written(folder)))
