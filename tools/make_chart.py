@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write the Helm chart in deploy/chart: what it installs, from the manifests that kustomize installs.
 
-Written by hand are values.yaml and the templates _helpers.tpl, service-monitor.yaml and NOTES.txt.
+Written by hand are values.yaml and the templates _helpers.tpl and NOTES.txt.
 
 python tools/make_chart.py [--check]
 """

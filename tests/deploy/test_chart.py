@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,17 +18,22 @@ from tests.deploy.helm_program import CHART, NAMESPACE, Helm, by_name, kustomize
 from tools.chart.templates import COMPONENTS, templates
 from tools.chart.values import read
 
+Json = dict[str, Any]
+
 DEPLOY = ROOT / "deploy"
 ACCELERATORS = DEPLOY / "components" / "accelerators" / "accelerators.yaml"
+METRICS: Json = {
+    **{kind: {"enabled": True} for kind in ("serviceMonitor", "prometheusRule")},
+    "dashboard": True,
+}
 EVERY_COMPONENT = {
+    "metrics": METRICS,
     **yaml.safe_load(yaml.safe_load(ACCELERATORS.read_text())["data"]["controller_config_file.yaml"]),
-    "podDisruptionBudget": {"enabled": True},
+    **{name: {"enabled": True} for name in ("admissionPolicy", "flowControl", "podDisruptionBudget")},
     "networkPolicy": {"enabled": True, "apiServer": ["192.0.2.1/32"]},
     "queues": {"enabled": True},
 }
 """Values with which the chart installs what the components of kustomize add."""
-
-Json = dict[str, Any]
 
 
 @pytest.fixture
@@ -67,7 +73,7 @@ def test_a_release_with_default_values_has_the_objects_of_the_kustomization(eith
 @pytest.mark.helm
 @pytest.mark.kubectl
 def test_values_switch_on_what_the_components_of_the_kustomization_add(helm: Helm, tmp_path: Path) -> None:
-    names = [Path(source).parent.name for source in COMPONENTS]
+    names = [*dict.fromkeys(Path(source).parent.name for source in COMPONENTS)]
     ours = by_name(kustomized(with_components(tmp_path, "deploy", names)))
     ours.pop(("Namespace", "", NAMESPACE))
     theirs = by_name(helm.rendered({**EVERY_COMPONENT, "progress": {"fromLogs": True}}))
@@ -174,7 +180,9 @@ scheduling:
   startPatience: 600
   podGroups: {{default-scheduler: native}}
 progress: {{fromLogs: true, url: "https://reports.example.com"}}
-metrics: {{serviceMonitor: {{enabled: true, interval: 30s, labels: {{release: prometheus}}}}}}
+metrics:
+  serviceMonitor: {{enabled: true, interval: 1m, labels: {{release: prometheus}}}}
+  prometheusRule: {{enabled: true, labels: {{release: prometheus}}}}
 extraArgs: [--lease-duration=30, -v]
 extraEnv: [{{name: HTTPS_PROXY, value: "http://proxy:3128"}}]
 """
@@ -182,37 +190,47 @@ extraEnv: [{{name: HTTPS_PROXY, value: "http://proxy:3128"}}]
 
 @pytest.mark.helm
 def test_every_value_arrives_where_kubernetes_and_the_operator_understand_it(helm: Helm) -> None:
-    objects = helm.rendered({**EVERY_COMPONENT, **yaml.safe_load(MANY_VALUES)})
+    objects = helm.rendered({**EVERY_COMPONENT, **yaml.safe_load(MANY_VALUES)}, namespace="ml-operators")
+    assert NAMESPACE not in json.dumps(objects)
     for each in objects:
-        if each["kind"] not in {"CustomResourceDefinition", "ServiceMonitor"}:
+        if each["kind"] in {"ServiceMonitor", "PrometheusRule"}:
+            assert each["metadata"]["labels"]["release"] == "prometheus"
+        elif each["kind"] != "CustomResourceDefinition":
             kubernetes_validate.validate(each, "1.37", strict=True)
         if each["kind"] != "CustomResourceDefinition":
             assert each["metadata"]["labels"]["team"] == "ml"
-    pod = operator_of(objects)["spec"]["template"]
-    container = container_of(objects)
-    (name, *arguments) = container["args"]
+    (monitor,) = [each for each in objects if each["kind"] == "ServiceMonitor"]
+    assert monitor["spec"]["endpoints"] == [{"port": "http", "path": "/metrics", "interval": "1m"}]
+    operator = operator_of(objects)
+    assert operator["spec"]["replicas"] == 3
+    assert operator["spec"]["selector"] == {"matchLabels": {"app.kubernetes.io/name": "tarragon"}}
+    assert operator["spec"]["template"]["metadata"]["labels"] == {"app.kubernetes.io/name": "tarragon", "colour": "red"}
+    assert operator["spec"]["template"]["metadata"]["annotations"]["note"] == "hello"
+    has_the_fields_that_were_given(operator["spec"]["template"]["spec"])
+    understands_its_arguments(container_of(objects)["args"])
 
-    assert operator_of(objects)["spec"]["replicas"] == 3
-    assert operator_of(objects)["spec"]["selector"] == {"matchLabels": {"app.kubernetes.io/name": "tarragon"}}
-    assert pod["metadata"]["labels"] == {"app.kubernetes.io/name": "tarragon", "colour": "red"}
-    assert pod["metadata"]["annotations"]["note"] == "hello"
+
+def has_the_fields_that_were_given(pod: Json) -> None:
+    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert (pod["priorityClassName"], pod["nodeSelector"]) == ("system-cluster-critical", {"pool": "system"})
+    assert pod["tolerations"] == [{"key": "control", "operator": "Exists"}]
+    assert pod["imagePullSecrets"] == [{"name": "registry"}]
+    assert [*pod["affinity"]] == ["podAntiAffinity"]
+    assert "topologySpreadConstraints" not in pod
+    (container,) = pod["containers"]
     assert container["image"] == f"registry.example.com/tarragon:1.2.3@sha256:{'a' * 64}"
     assert container["imagePullPolicy"] == "Always"
     assert container["resources"]["limits"]["memory"] == "2Gi"
     assert container["env"][-1] == {"name": "HTTPS_PROXY", "value": "http://proxy:3128"}
-    spec = pod["spec"]
-    assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    assert (spec["priorityClassName"], spec["nodeSelector"]) == ("system-cluster-critical", {"pool": "system"})
-    assert spec["tolerations"] == [{"key": "control", "operator": "Exists"}]
-    assert [*spec["affinity"]] == ["podAntiAffinity"]
-    assert "topologySpreadConstraints" not in spec
-    (monitor,) = [each for each in objects if each["kind"] == "ServiceMonitor"]
-    assert monitor["metadata"]["labels"]["release"] == "prometheus"
-    assert monitor["spec"]["endpoints"] == [{"port": "http", "interval": "30s"}]
+
+
+def understands_its_arguments(arguments: list[str]) -> None:
+    (name, *given) = arguments
+    queues = str(DEPLOY / "components" / "queues" / "queues.yaml")
+    given = [each.replace("/etc/tarragon-queues/queues.yaml", queues) for each in given if each != "-v"]
+    options = operator_command.make_context(name, given).params
+
     assert name == "operator"
-    queues = DEPLOY / "components" / "queues" / "queues.yaml"
-    given = [each.replace("/etc/tarragon-queues/queues.yaml", str(queues)) for each in arguments if each != "-v"]
-    options = operator_command.make_context("operator", given).params
     assert {key: options[key] for key in EXPECTED} == EXPECTED
 
 

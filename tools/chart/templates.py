@@ -25,7 +25,12 @@ from tools.make_deploy import DEPLOY, EVERYBODY, OPERATOR_NAMESPACE, binding, en
 
 COMPONENTS = {
     "components/accelerators/accelerators.yaml": "accelerators.yaml",
+    "components/admission-policy/policies.yaml": "admission-policy.yaml",
     "components/disruption-budget/disruption-budget.yaml": "disruption-budget.yaml",
+    "components/flow-control/flow-control.yaml": "flow-control.yaml",
+    "components/monitoring/dashboard.yaml": "dashboard.yaml",
+    "components/monitoring/prometheus-rule.yaml": "prometheus-rule.yaml",
+    "components/monitoring/service-monitor.yaml": "service-monitor.yaml",
     "components/network-policy/network-policy.yaml": "network-policy.yaml",
     "components/progress-from-logs/permissions.yaml": "progress-from-logs.yaml",
     "components/queues/queues.yaml": "queues.yaml",
@@ -48,6 +53,7 @@ Edit = Callable[[str, Mapping[str, Any]], str]
 def templates(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Name and text of each template that is made of manifests. Raises ValueError if they do not fit together."""
     generated = _generated()
+    _must_have_all_components()
     installed: list[str] = yaml.safe_load(make_deploy.kustomization())["resources"]
     for source, target in {**{name: name for name in installed}, **COMPONENTS}.items():
         if source in OF_HELM_ITSELF:
@@ -57,6 +63,13 @@ def templates(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield target, _permissions() if source == "permissions.yaml" else _template(source, text, values)
 
 
+def _must_have_all_components() -> None:
+    """Those that leave out a kind are values, too, without a manifest of their own."""
+    folders = {path.name for path in (DEPLOY / "components").iterdir() if not path.name.startswith("without-")}
+    if missing := folders - {source.split("/")[1] for source in COMPONENTS}:
+        raise ValueError(f"add to COMPONENTS in tools/chart/templates.py: {', '.join(sorted(missing))}")
+
+
 @functools.cache
 def _generated() -> Mapping[Path, str]:
     """What the other programs write into deploy/, as they would write it now."""
@@ -64,7 +77,7 @@ def _generated() -> Mapping[Path, str]:
 
 
 def _template(source: str, text: str, values: Mapping[str, Any]) -> str:
-    parts = (_one(part, values) for part in text.replace("{{", '{{ "{{" }}').split("---\n"))
+    parts = (_one(part, values) for part in text.split("---\n"))
     whole = "---\n".join(parts)
     condition = _FILES.get(source)
     return _if(condition, whole) if condition else whole
@@ -73,7 +86,7 @@ def _template(source: str, text: str, values: Mapping[str, Any]) -> str:
 def _one(text: str, values: Mapping[str, Any]) -> str:
     found = yaml.safe_load(text)
     name = found["metadata"]["name"]
-    text = _without_head(text)
+    text = _without_head(text).replace("{{", '{{ "{{" }}')  # alerts have templates of their own
     if found["kind"] == "CustomResourceDefinition":
         return _crd(text, name)
     for edit in _EDITS.get(f"{found['kind']}/{name}", ()):
@@ -89,8 +102,7 @@ def _without_head(text: str) -> str:
 
 def _of_the_release(text: str) -> str:
     """In the namespace of the release, with the labels of the chart on each object."""
-    text = re.sub(f"namespace: {OPERATOR_NAMESPACE}$", "namespace: {{ $.Release.Namespace }}", text, flags=re.MULTILINE)
-    return text.replace(_LABELS, _LABELS + _OUR_LABELS)
+    return text.replace(OPERATOR_NAMESPACE, "{{ $.Release.Namespace }}").replace(_LABELS, _LABELS + _OUR_LABELS)
 
 
 def _crd(text: str, name: str) -> str:
@@ -182,6 +194,12 @@ def _given(path: str, field: str, indent: int) -> str:
     )
 
 
+def _labels(path: str) -> Edit:
+    """Further labels of an object."""
+    more = f"{{{{- with $.Values.{path} }}}}\n{{{{- toYaml . | nindent 4 }}}}\n{{{{- end }}}}\n"
+    return _after(_LABELS, textwrap.indent(more, "    "))
+
+
 def _must_be_default(found: Mapping[str, Any], path: str, values: Mapping[str, Any]) -> None:
     (value,) = found.values()
     default: Any = values
@@ -219,7 +237,12 @@ _FILES: Mapping[str, str] = MappingProxyType(
         "users.yaml": "$.Values.rbac.userRoles",
         "progress.yaml": _TAKES_REPORTS,
         "components/accelerators/accelerators.yaml": "$.Values.accelerators",
+        "components/admission-policy/policies.yaml": "$.Values.admissionPolicy.enabled",
         "components/disruption-budget/disruption-budget.yaml": "$.Values.podDisruptionBudget.enabled",
+        "components/flow-control/flow-control.yaml": "$.Values.flowControl.enabled",
+        "components/monitoring/dashboard.yaml": "$.Values.metrics.dashboard",
+        "components/monitoring/prometheus-rule.yaml": "$.Values.metrics.prometheusRule.enabled",
+        "components/monitoring/service-monitor.yaml": "$.Values.metrics.serviceMonitor.enabled",
         "components/network-policy/network-policy.yaml": "$.Values.networkPolicy.enabled",
         "components/progress-from-logs/permissions.yaml": "$.Values.progress.fromLogs",
         "components/queues/queues.yaml": "$.Values.queues.enabled",
@@ -281,6 +304,15 @@ _EDITS: Mapping[str, Sequence[Edit]] = MappingProxyType(
             *_volume("$.Values.queues.enabled", "queues", "/etc/tarragon-queues"),
             *_volume("$.Values.accelerators", "accelerators", "/etc/tarragon"),
         ],
+        "ServiceMonitor/tarragon": [
+            _labels("metrics.serviceMonitor.labels"),
+            _value(
+                "    interval: 30s\n",
+                "metrics.serviceMonitor.interval",
+                "{{ $.Values.metrics.serviceMonitor.interval }}",
+            ),
+        ],
+        "PrometheusRule/tarragon": [_labels("metrics.prometheusRule.labels")],
         "ConfigMap/tarragon-accelerators": [
             _rest("    accelerators:\n", "    accelerators:\n      {{- toYaml $.Values.accelerators | nindent 6 }}\n")
         ],

@@ -170,6 +170,7 @@ _TYPES: Mapping[str, Json] = MappingProxyType(
             "type": "object",
             "additionalProperties": _closed(volumes=_list(_ANY), envVars=_list(_ANY)),
         },
+        "metrics.prometheusRule.labels": _STRINGS,
         "metrics.serviceMonitor.labels": _STRINGS,
         "networkPolicy.apiServer": _list({"type": "string", "pattern": "^[0-9a-fA-F.:]+/[0-9]+$"}),
         "networkPolicy.apiServerPorts": _list({"type": "integer", "minimum": 1, "maximum": 65535}),
