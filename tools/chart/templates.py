@@ -296,9 +296,11 @@ _EDITS: Mapping[str, Sequence[Edit]] = MappingProxyType(
                 + '        {{- include "tarragon.arguments" $ | nindent 8 }}\n',
             ),
             _replace(_PROGRESS_PORT, _within(8, _TAKES_REPORTS, _PROGRESS_PORT)),
-            _after(
-                "        - name: HOME\n          value: /tmp\n",
-                "        {{- with $.Values.extraEnv }}\n        {{- toYaml . | nindent 8 }}\n        {{- end }}\n",
+            # Last of the variables, so that they win.
+            _replace(
+                "        startupProbe:\n",
+                "        {{- with $.Values.extraEnv }}\n        {{- toYaml . | nindent 8 }}\n        {{- end }}\n"
+                "        startupProbe:\n",
             ),
             _block("        resources:\n", "resources"),
             *_volume("$.Values.queues.enabled", "queues", "/etc/tarragon-queues"),
