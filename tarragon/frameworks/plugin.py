@@ -82,6 +82,16 @@ class ObjectNames:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileDelivery:
+    """A file of the operator's image that an init container copies into a volume of the pod."""
+
+    source: str
+    target: str
+    container: JsonObject
+    """The init container, but for its image and its command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoveryConfig:
     """What a pod gets so that its replica finds the others, and the others find it.
 
@@ -98,8 +108,8 @@ class DiscoveryConfig:
     volume_mounts: Sequence[JsonObject] = ()
     volumes: Sequence[JsonObject] = ()
     """Volumes of the pod, for these mounts. They replace the user's of the same name."""
-    init_containers: Sequence[JsonObject] = ()
-    """They run before the user's. One without an image gets the operator's own."""
+    deliveries: Sequence[FileDelivery] = ()
+    """Files that are copied before the user's init containers run."""
     pod_fields: JsonObject = field(default_factory=dict)
     """Fields of the pod's spec, such as `subdomain`. They replace the user's."""
 

@@ -142,8 +142,11 @@ def test_kubectl_comes_from_the_operators_image_unless_another_one_is_given() ->
     found = ManagementOptions(**MANAGEMENT)
     other = replace(found, kubectl_delivery_image="mirror/kubectl")
 
-    assert found.plan_settings(()).own_image == f"tarragon:{__version__}"
-    assert (other.plan_settings(()).own_image, other.own_pod("ns")) == ("mirror/kubectl", None)
+    assert (found.plan_settings(()).own_image, found.plan_settings(()).delivery_image) == (
+        f"tarragon:{__version__}",
+        "",
+    )
+    assert (other.plan_settings(()).delivery_image, other.own_pod("ns")) == ("mirror/kubectl", None)
 
 
 def test_gpus_are_held_in_the_operators_namespace_by_its_own_image_unless_another_one_is_given() -> None:
@@ -152,6 +155,7 @@ def test_gpus_are_held_in_the_operators_namespace_by_its_own_image_unless_anothe
 
     assert found.gpu_anchors("ns") == AnchorSettings(namespace="ns", image="")
     assert other.gpu_anchors("ns").image == "mirror/busybox"
+    assert replace(found, kubectl_delivery_image="mirror/kubectl").gpu_anchors("ns").image == "mirror/kubectl"
 
 
 def test_an_address_without_a_port_is_told_as_one() -> None:

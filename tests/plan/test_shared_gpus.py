@@ -209,12 +209,15 @@ def test_no_other_pod_is_an_anchor(namespace: str, labels: dict[str, str], annot
 # ---------------------------------------------------------------------------------------------------------- its program
 
 
-def program() -> list[str]:
-    command: list[str] = build_anchor("gpu-1/3", NODE, SETTINGS, "i")["spec"]["containers"][0]["command"]
+@pytest.fixture(params=["", "another/image"])
+def program(request: pytest.FixtureRequest) -> list[str]:
+    """That of the operator's own image, which has a Python, and that of another one, which has a shell."""
+    settings = AnchorSettings(namespace="s", image=request.param)
+    command: list[str] = build_anchor("gpu-1/3", NODE, settings, "i")["spec"]["containers"][0]["command"]
     return command
 
 
-def start(folder: Path, smi: str | None = None, **environment: str) -> subprocess.Popen[str]:
+def start(program: list[str], folder: Path, smi: str | None = None, **environment: str) -> subprocess.Popen[str]:
     """Start the program of an anchor, with an nvidia-smi that prints this, or that fails."""
     if smi is not None:
         tool = folder / "nvidia-smi"
@@ -222,7 +225,7 @@ def start(folder: Path, smi: str | None = None, **environment: str) -> subproces
         tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
     path = f"{folder}:{os.environ['PATH']}"
     return subprocess.Popen(
-        program(), env={"PATH": path, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        program, env={"PATH": path, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 
@@ -241,9 +244,9 @@ def start(folder: Path, smi: str | None = None, **environment: str) -> subproces
     ],
 )
 def test_the_program_prints_the_gpu_and_ends_at_once_when_told(
-    tmp_path: Path, smi: str | None, visible: str, printed: str
+    program: list[str], tmp_path: Path, smi: str | None, visible: str, printed: str
 ) -> None:
-    with start(tmp_path, smi, NVIDIA_VISIBLE_DEVICES=visible) as running:
+    with start(program, tmp_path, smi, NVIDIA_VISIBLE_DEVICES=visible) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == f"{printed}\n"
         assert running.poll() is None
@@ -252,8 +255,8 @@ def test_the_program_prints_the_gpu_and_ends_at_once_when_told(
         assert running.wait(timeout=5) == 0
 
 
-def test_without_a_gpu_the_program_fails_and_says_why(tmp_path: Path) -> None:
-    with start(tmp_path, "echo no devices were found; exit 6") as running:
+def test_without_a_gpu_the_program_fails_and_says_why(program: list[str], tmp_path: Path) -> None:
+    with start(program, tmp_path, "echo no devices were found; exit 6") as running:
         _, errors = running.communicate(timeout=5)
 
     assert (running.returncode, errors) == (1, "nvidia-smi -L fails: no devices were found\n")

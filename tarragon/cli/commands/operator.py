@@ -69,14 +69,15 @@ class ManagementOptions:
             namespaces=namespaces,
             adopts_jobs=self.adopt,
             # The default until the operator has found its own image.
-            own_image=self.kubectl_delivery_image or f"tarragon:{__version__}",
+            own_image=f"tarragon:{__version__}",
+            delivery_image=self.kubectl_delivery_image or "",
         )
 
     def gpu_anchors(self, namespace: str) -> AnchorSettings:
         """Return how an operator of that namespace holds GPUs that pods share."""
         from tarragon.plan.objects.gpu_anchors import AnchorSettings
 
-        return AnchorSettings(namespace=namespace, image=self.gpu_anchor_image or "")
+        return AnchorSettings(namespace=namespace, image=self.gpu_anchor_image or self.kubectl_delivery_image or "")
 
     def own_pod(self, namespace: str) -> Key | None:
         """Return the operator's pod, to read its image from; None if another image is given."""
@@ -119,7 +120,8 @@ class ManagementOptions:
 @click.option(
     "--kubectl-delivery-image",
     metavar="IMAGE",
-    help="image with /usr/local/bin/kubectl for launchers of MPIJobs before v2beta1; by default the operator's own",
+    help="image with /bin/sh, cp and /usr/local/bin/kubectl for launchers of MPIJobs before v2beta1; by default the "
+    "operator's own, without a shell",
 )
 @click.option(
     "--gpu-anchor-image",

@@ -17,6 +17,7 @@ from tarragon.kube.scheduling.gpu_shares import GPU_UUID_ANNOTATION, VGPU_ANNOTA
 from tarragon.plan.nodes.storage import VolumeCache, needs_kube_scheduler
 from tarragon.plan.objects import logs
 from tarragon.plan.objects.accelerators import with_accelerators
+from tarragon.plan.objects.deliveries import build_delivery
 from tarragon.plan.objects.gang_round import ROUND_ANNOTATION
 from tarragon.plan.objects.hami_pods import with_hami_gpus
 from tarragon.plan.objects.logs import LogFormat, LogSource
@@ -173,7 +174,7 @@ def _pod(
     wiring = wire(replica)
     spec["containers"] = _containers(plan, group, wiring)
     if wiring is not None:
-        spec = _with_pod_wiring(spec, wiring, plan.settings.own_image)
+        spec = _with_pod_wiring(spec, wiring, plan.settings)
     equipped_spec = with_accelerators(spec, plan.framework.main_container, plan.settings.accelerators)
     annotations = _annotations(plan, template_metadata.get("annotations", {}))
     body = {
@@ -298,12 +299,12 @@ def _with_port(container: JsonObject, plan: JobBlueprint, group: ReplicaSpec) ->
     return {**container, "ports": [*ports, {"name": plan.port_name, "containerPort": group.port}]}
 
 
-def _with_pod_wiring(spec: JsonObject, wiring: DiscoveryConfig, own_image: str) -> dict[str, Json]:
+def _with_pod_wiring(spec: JsonObject, wiring: DiscoveryConfig, settings: OperatorSettings) -> dict[str, Json]:
     """Return the pod spec with the framework's volumes, init containers and fields."""
     replaced = {volume["name"] for volume in wiring.volumes}
     users = [volume for volume in spec.get("volumes", []) if volume.get("name") not in replaced]
     volumes = {"volumes": [*users, *wiring.volumes]} if wiring.volumes else {}
-    first = [_with_termination_message({"image": own_image, **container}) for container in wiring.init_containers]
+    first = [_with_termination_message(build_delivery(delivery, settings)) for delivery in wiring.deliveries]
     init_containers = {"initContainers": [*first, *spec.get("initContainers", [])]} if first else {}
     return {**spec, **volumes, **init_containers, **wiring.pod_fields}
 

@@ -72,7 +72,7 @@ def build_anchor(place: str, node: Node, settings: AnchorSettings, own_image: st
     container = {
         "name": ANCHOR_CONTAINER,
         "image": settings.image or own_image,
-        "command": ["sh", "-c", _script()],
+        "command": _command(settings),
         "env": [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"}],
         "resources": {"limits": amounts, "requests": amounts},
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -117,6 +117,13 @@ def build_anchor(place: str, node: Node, settings: AnchorSettings, own_image: st
     }
 
 
+def _command(settings: AnchorSettings) -> list[str]:
+    """The operator's own image may have no shell, but it has a Python."""
+    if settings.image:
+        return ["sh", "-c", _program("gpu_anchor.sh")]
+    return ["python3", "-I", "-S", "-c", _program("gpu_anchor.py")]
+
+
 @cache
-def _script() -> str:
-    return (resources.files(__package__) / "programs" / "gpu_anchor.sh").read_text()
+def _program(name: str) -> str:
+    return (resources.files(__package__) / "programs" / name).read_text()

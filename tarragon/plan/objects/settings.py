@@ -40,7 +40,9 @@ class OperatorSettings:
     Longer than a short outage of a registry and than the kubelet's backoff between two attempts.
     """
     own_image: str = "tarragon"
-    """The image of the operator, or another one with kubectl. Init containers that bring a tool of ours run it."""
+    """The image of the operator. Init containers that bring a tool of ours run it."""
+    delivery_image: str = ""
+    """Another image that they run instead: one with these tools and a shell."""
     accelerators: Mapping[str, Accelerator] = field(default_factory=dict)
     """By resource name, what containers that request the resource get in addition."""
     gpu_anchors: AnchorSettings | None = None

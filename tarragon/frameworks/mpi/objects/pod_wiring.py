@@ -22,7 +22,7 @@ from tarragon.frameworks.mpi.objects.names import (
     secret_name,
 )
 from tarragon.frameworks.mpi.options import SSH_PATH, MpiOptions, Transport, options_of
-from tarragon.frameworks.plugin import DiscoveryConfig, GangSize
+from tarragon.frameworks.plugin import DiscoveryConfig, FileDelivery, GangSize
 from tarragon.job.model import Replica, TrainingJob
 from tarragon.kube.meta import JsonObject
 from tarragon.kube.pod_validation import main_container
@@ -52,9 +52,8 @@ def discovery_config(job: TrainingJob, _: GangSize, domain: str) -> Callable[[Re
 
 def _exec_launcher(job: TrainingJob, options: MpiOptions) -> DiscoveryConfig:
     launcher = _container(job, Replica(LAUNCHER, 0))
-    delivery = {
+    container = {
         "name": "kubectl-delivery",
-        "command": ["/bin/sh", "-c", f'[ -n "$TARRAGON_RSH" ] || cp {KUBECTL_IN_IMAGE} {KUBECTL_PATH}/kubectl'],
         # As the launcher itself: the pod requests no more than the scheduler knows of, and a quota finds its limits.
         "resources": launcher.get("resources", {}),
         # Nor does it need another level of Pod Security. The image has a user of its own, who may write emptyDirs.
@@ -73,7 +72,7 @@ def _exec_launcher(job: TrainingJob, options: MpiOptions) -> DiscoveryConfig:
             {"name": KUBECTL_VOLUME, "emptyDir": {}},
             _config_volume(job, {KUBEXEC: _SCRIPT_MODE, **_launcher_files(options)}),
         ],
-        init_containers=[delivery],
+        deliveries=[FileDelivery(source=KUBECTL_IN_IMAGE, target=f"{KUBECTL_PATH}/kubectl", container=container)],
         pod_fields={"serviceAccountName": account(job)},
     )
 
