@@ -111,6 +111,8 @@ def meaning(option: click.Option) -> str:
 
 def variable(prefix: str, option: click.Option) -> str:
     found: Sequence[str] = [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())
+    if not found and not option.allow_from_autoenv:
+        return ""
     return f"`{found[0] if found else f'{prefix}_{option.name}'.upper()}`"
 
 

@@ -85,6 +85,9 @@ class ManagementOptions:
 
 
 @click.command("operator", cls=TarragonCommand)
+@click.version_option(
+    __version__, message="tarragon %(version)s", help="show the version and exit", allow_from_autoenv=False
+)
 @cluster_options
 @click.option(
     "-n",
