@@ -3,10 +3,11 @@
 #
 #   make PYTHON=/path/to/python3.12 demo    uses that Python
 #   make test ARGS='-k gang -x'             gives more arguments to pytest
+#   make image ARGS='--architecture amd64'  gives more arguments to tools/image
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak check bench clip helm helm4 kubectl clean moved
+.PHONY: help demo test soak check bench clip image helm helm4 kubectl clean moved
 
 PYTHON ?=
 ARGS ?=
@@ -60,6 +61,9 @@ clip: $(FOR_DEVELOPMENT) ## record the demo into docs/clip.svg
 	@export TARRAGON_HOME=$$(mktemp -d); unset MAKEFLAGS MAKELEVEL; \
 	$(BIN)/python -m tools.clip --typed 'make demo' --output docs/clip.svg -- make --silent demo; result=$$?; \
 	$(BIN)/tarragon down; rm -rf "$$TARRAGON_HOME"; exit $$result
+
+image: $(UV) ## build the operator's image into dist, for amd64 and arm64; needs Linux and go, but no Docker (docs/install.md)
+	@.tools/bin/python -m tools.image build $(ARGS)
 
 helm: .tools/bin/helm ## build helm 3 for the tests that use it (needs go)
 

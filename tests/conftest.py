@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import json
 import os
+import platform
 import shutil
 import signal
 import stat
@@ -168,6 +169,20 @@ def lacks_sshd() -> str | None:
     return None
 
 
+@functools.cache
+def lacks_image() -> str | None:
+    """What building an image and running programs in it need; whether there is a network, the build finds out."""
+    if platform.system() != "Linux" or platform.machine() not in {"x86_64", "aarch64"}:
+        return "images are built and run on Linux on x86-64 or ARM64"
+    if not (ROOT / ".tools" / "bin" / "uv").exists():
+        return ".tools/bin/uv is not here; `make test` installs it"
+    if shutil.which("go") is None:
+        return "kubectl in the image is built with go (1.26 or newer), which is not on PATH"
+    if os.getuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
+        return "only root, with the right to mount, can run programs in the file system of an image"
+    return None
+
+
 # Marker -> why a test that carries it cannot run on this machine, or None.
 NEEDS: Mapping[str, Callable[[], str | None]] = MappingProxyType(
     {
@@ -176,6 +191,7 @@ NEEDS: Mapping[str, Callable[[], str | None]] = MappingProxyType(
         "mpi": lacks_mpi,
         "kubectl": lacks_kubectl,
         "newest_kubectl": lacks_newest_kubectl,
+        "image": lacks_image,
         "helm": lacks_helm,
         "helm4": lacks_helm4,
         "jq": lacks_jq,
@@ -213,6 +229,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def group_of(item: pytest.Item) -> str | None:
     """Tests of one group run in one process, one at a time; the machine is small, and some of them are large."""
+    if item.get_closest_marker("image"):
+        # One of them builds it.
+        return "image"
     if item.get_closest_marker("tensorflow") or item.get_closest_marker("jax"):
         # Each starts several processes that train: one such test at a time is enough for any machine.
         return "tensorflow"

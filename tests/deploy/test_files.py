@@ -110,7 +110,6 @@ def test_the_image_is_of_this_version() -> None:
     (container,) = operator_of(list(written("deploy")))["containers"]
 
     assert container["image"] == f"tarragon:{__version__}"
-    assert f"-t tarragon:{__version__} " in (DEPLOY / "Dockerfile").read_text()
 
 
 def test_users_get_their_rights_through_the_roles_that_they_have() -> None:
