@@ -39,11 +39,15 @@ class ObjectList(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent(Generic[T]):
-    """An event of a watch. `object` is None for a BOOKMARK, which only advances `resource_version`."""
+    """An event of a watch. `object` is None for a BOOKMARK, which only advances `resource_version`.
+
+    `ends_initial_events` is true for the BOOKMARK of a streaming list that follows its last object.
+    """
 
     type: EventType
     resource_version: str
     object: T | None
+    ends_initial_events: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +98,14 @@ class Client(Protocol):
         That is normal; watch again from the last version seen. Raises ResourceExpired, at once or later, if the history
         no longer reaches back to `since`: list again, and treat objects that are missing as deleted. Raises
         Unavailable if the connection breaks.
+        """
+        ...
+
+    def stream_list(self, resource: Resource[T], selection: Selector) -> AsyncIterator[WatchEvent[T]] | None:
+        """Watch from now on, after an ADDED for each object and a BOOKMARK that `ends_initial_events`.
+
+        Changes may come before that BOOKMARK, too. None if this client has no streaming lists; raises Invalid if the
+        server has none: `list`, then `watch`.
         """
         ...
 

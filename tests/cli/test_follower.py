@@ -104,6 +104,10 @@ class Line:
     def watch(self, *asked: Any) -> AsyncIterator[Any]:
         return self._carried(self._client.watch(*asked))
 
+    def stream_list(self, *asked: Any) -> AsyncIterator[Any] | None:
+        stream = self._client.stream_list(*asked)
+        return None if stream is None else self._carried(stream)
+
     def pod_log(self, *asked: Any) -> AsyncIterator[bytes]:
         return self._carried(self._client.pod_log(*asked))
 
@@ -489,6 +493,9 @@ async def test_a_cluster_that_goes_away_is_said_to_whoever_follows(stage: Stage)
 
 class Gone:
     """Nobody answers."""
+
+    def stream_list(self, *_: object) -> None:
+        return
 
     async def list(self, *_: object) -> None:
         raise unavailable("cannot connect")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, TypeVar
 
@@ -65,13 +65,15 @@ class ScriptedCluster:
 
     def __init__(self, namespace: str = "default") -> None:
         self._namespace = namespace
-        self.calls: list[tuple[Literal["list", "watch"], str]] = []
+        self.calls: list[tuple[Literal["list", "watch", "stream"], str]] = []
         self._version = 100
         self._uids = 0
         self._objects: dict[Key, bytes] = {}
         self._history: list[_Change] = []
         self._forgotten = 0
         self._list_errors: deque[ApiError] = deque()
+        self.streams: deque[Sequence[WatchEvent[bytes]] | ApiError] | None = None
+        """The answers to streaming lists; None if it has none."""
         self._cuts: deque[Cut] = deque()
         self._open: list[asyncio.Queue[_Change | Cut]] = []
         self._lost: list[asyncio.Queue[_Change | Cut]] = []
@@ -157,6 +159,20 @@ class ScriptedCluster:
         if self._list_errors:
             raise self._list_errors.popleft()
         return ObjectList([decode(body, resource.model) for body in self._objects.values()], str(self._version))
+
+    def stream_list(self, resource: Resource[T], _: Selector) -> AsyncIterator[WatchEvent[T]] | None:
+        return None if self.streams is None else self._streamed(resource, self.streams)
+
+    async def _streamed(
+        self, resource: Resource[T], answers: deque[Sequence[WatchEvent[bytes]] | ApiError]
+    ) -> AsyncIterator[WatchEvent[T]]:
+        self.calls.append(("stream", ""))
+        answer = answers.popleft()
+        if isinstance(answer, ApiError):
+            raise answer
+        for event in answer:
+            decoded = None if event.object is None else decode(event.object, resource.model)
+            yield WatchEvent(event.type, event.resource_version, decoded, event.ends_initial_events)
 
     async def watch(self, resource: Resource[T], selection: Selector, since: str) -> AsyncIterator[WatchEvent[T]]:
         self.calls.append(("watch", since))

@@ -5,8 +5,9 @@ from contextlib import aclosing
 
 import pytest
 
-from tarragon.client.errors import ApiError, BadRequest
+from tarragon.client.errors import ApiError, BadRequest, Invalid
 from tarragon.client.port import Client, Selector
+from tarragon.client.streams import closing_stream
 from tarragon.kube.core import CONFIG_MAPS, PODS
 from tarragon.kube.meta import Key
 from tests.contract.objects import PATIENCE, WHOLE_CONFIG_MAPS, WHOLE_PODS, Json, config_map, pod, watching
@@ -40,6 +41,29 @@ async def test_a_watch_from_a_lists_version_misses_nothing(cluster: Client, name
         names = [(await seen.next())[1]["metadata"]["name"] for _ in range(2)]
 
     assert names == ["between", "after"]
+
+
+async def test_a_streaming_list_has_the_objects_then_its_bookmark_and_then_all_changes(
+    cluster: Client, namespace: str
+) -> None:
+    await cluster.create(CONFIG_MAPS, config_map(namespace, "before", labels={"of": "me"}))
+    stream = cluster.stream_list(WHOLE_CONFIG_MAPS, Selector(namespace, label_selector="of=me"))
+    if stream is None:
+        pytest.skip("this client does not stream lists")
+
+    async with closing_stream(stream) as events, asyncio.timeout(PATIENCE):
+        try:
+            first = [await anext(events), await anext(events)]
+        except Invalid:
+            pytest.skip("this server does not stream lists")
+        await cluster.create(CONFIG_MAPS, config_map(namespace, "after", labels={"of": "me"}))
+        while (last := await anext(events)).type == "BOOKMARK":
+            continue
+
+    assert [(event.type, event.ends_initial_events) for event in first] == [("ADDED", False), ("BOOKMARK", True)]
+    names = [event.object["metadata"]["name"] for event in (first[0], last) if event.object is not None]
+    assert names == ["before", "after"]
+    assert int(first[1].resource_version) < int(last.resource_version)
 
 
 async def test_a_watch_goes_on_where_an_earlier_one_stopped(cluster: Client, namespace: str) -> None:

@@ -132,6 +132,9 @@ class ReadOnlyCluster:
                 return await self._looker.list(resource, Selector(namespace=self._namespace))
         return _empty()
 
+    def stream_list(self, *_: object) -> None:
+        return
+
     async def watch(self, resource: Resource[T], _: Selector, __: str) -> AsyncIterator[WatchEvent[T]]:
         await asyncio.Event().wait()
         yield WatchEvent("BOOKMARK", resource.version, None)

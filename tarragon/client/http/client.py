@@ -46,6 +46,9 @@ Silence does not prove a fault: kube-apiserver 1.20 sends no bookmarks for kinds
 (observed).
 """
 
+_INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+"""The annotation of the bookmark after the last object of a streaming list."""
+
 _CLOCK = SystemClock()
 
 _EVENT_TYPES: Mapping[str, EventType] = MappingProxyType(
@@ -74,6 +77,7 @@ class _Event(msgspec.Struct):
 
 class _Meta(msgspec.Struct):
     resource_version: str = msgspec.field(default="", name="resourceVersion")
+    annotations: dict[str, msgspec.Raw] | None = None
 
 
 class _Versioned(msgspec.Struct):
@@ -117,15 +121,26 @@ class HttpClient:
         # On a busy server the first page expires before the last one is requested: list without pages.
         return await self._list(resource, selection, {})
 
-    async def watch(self, resource: Resource[T], selection: Selector, since: str) -> AsyncIterator[WatchEvent[T]]:
+    def watch(self, resource: Resource[T], selection: Selector, since: str) -> AsyncIterator[WatchEvent[T]]:
+        return self._watch(resource, selection, {"resourceVersion": since})
+
+    def stream_list(self, resource: Resource[T], selection: Selector) -> AsyncIterator[WatchEvent[T]] | None:
+        # Servers that know sendInitialEvents but do not stream lists, and older ones that know no resourceVersionMatch
+        # of watches, answer Invalid to this query; without the latter, old servers would never send the bookmark.
+        query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        return self._watch(resource, selection, query)
+
+    async def _watch(
+        self, resource: Resource[T], selection: Selector, query: Mapping[str, str]
+    ) -> AsyncIterator[WatchEvent[T]]:
         request = Request(
             method="GET",
             path=_collection(resource, selection.namespace),
             query={
                 "watch": "true",
-                "resourceVersion": since,
                 "allowWatchBookmarks": "true",
                 "timeoutSeconds": str(self._dice.randint(*_WATCH_SECONDS)),
+                **query,
                 **_selectors(selection),
             },
             read_timeout=_SILENCE_SECONDS,
@@ -185,12 +200,15 @@ class HttpClient:
         event = self._read(line, _Event)
         if event.type == "ERROR":
             raise error_from_status(self._read(bytes(event.object), dict))
-        version = self._read(bytes(event.object), _Versioned).metadata.resource_version
+        metadata = self._read(bytes(event.object), _Versioned).metadata
         kind = _EVENT_TYPES.get(event.type)
         if kind is None:
             raise unavailable(f"{self._url} sent a watch event of an unknown type: {event.type!r}")
-        decoded = None if kind == "BOOKMARK" else self._read(bytes(event.object), model)
-        return WatchEvent(kind, version, decoded)
+        if kind == "BOOKMARK":
+            return WatchEvent(
+                kind, metadata.resource_version, None, _INITIAL_EVENTS_END in (metadata.annotations or ())
+            )
+        return WatchEvent(kind, metadata.resource_version, self._read(bytes(event.object), model))
 
     def _read(self, data: bytes, model: type[T]) -> T:
         try:

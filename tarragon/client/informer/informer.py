@@ -1,5 +1,7 @@
 """`Informer`: a local copy of all objects of a kind, kept up to date by list and watch, that notifies subscribers.
 
+Where the server has streaming lists (Kubernetes 1.32), the watch itself begins with the objects.
+
 Every change is reported once, whatever fails in between. A watch resumes from the last version seen. If the server's
 history no longer reaches back that far, a new list is compared with the cache, so that deletes are reported too.
 """
@@ -10,7 +12,7 @@ import asyncio
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -18,7 +20,7 @@ import msgspec
 
 from tarragon.base.clock import Clock, with_timeout
 from tarragon.client.backoff import MAX_DELAY, ExponentialBackoff
-from tarragon.client.errors import ApiError, BadRequest, Forbidden, NotFound, ResourceExpired
+from tarragon.client.errors import ApiError, BadRequest, Forbidden, Invalid, NotFound, ResourceExpired
 from tarragon.client.informer.cache_reader import CacheError, CacheRecovery, EventHandler, OngoingFailure
 from tarragon.client.port import ALL_OBJECTS, Client, Selector, WatchEvent
 from tarragon.client.streams import closing_stream
@@ -74,6 +76,8 @@ class Informer(Generic[T]):
         self._pauses = ExponentialBackoff(clock, jitter)
         self._objects: dict[Key, T] = {}
         self._version = ""
+        self._may_stream = True
+        """False once the server has no streaming lists."""
         self._failing: OngoingFailure | None = None
         self._recovered = -math.inf
         self._synced = asyncio.Event()
@@ -172,8 +176,10 @@ class Informer(Generic[T]):
         while True:
             try:
                 if not self._version:
-                    await self._list()
-                elif self._failing is not None:
+                    if not await self._stream():
+                        await self._list()
+                    continue
+                if self._failing is not None:
                     await self._check_history()
                 await self._watch()
             except ApiError as error:
@@ -207,7 +213,10 @@ class Informer(Generic[T]):
         listing = await self._cluster.list(self._raw, self._selection)
         version, raws = listing.resource_version, deque(listing.items)
         del listing
-        await self._replace(raws)
+        await self._replace(await self._heads_of(raws), raws)
+        self._synced_at(version)
+
+    def _synced_at(self, version: str) -> None:
         self._version = version
         self._recover()
         self._synced.set()
@@ -225,11 +234,46 @@ class Informer(Generic[T]):
         if int(version) < self.last_resource_version:
             raise _history_lost(version, self._version)
 
-    async def _replace(self, raws: deque[msgspec.Raw]) -> None:
-        """Replace the contents of the cache. Deletes are reported first, so that subscribers see resources freed first.
+    async def _stream(self) -> bool:
+        """List and watch by one request. Returns False if the server has no streaming lists."""
+        stream = self._cluster.stream_list(self._raw, self._selection) if self._may_stream else None
+        if stream is None:
+            return False
+        async with closing_stream(stream) as events:
+            try:
+                await self._take_initial_events(events)
+            except Invalid:
+                self._may_stream = False
+            else:
+                # Something in between ends the stream before its bookmark, or never lets it through: list next time.
+                self._may_stream = bool(self._version)
+            if self._may_stream:
+                await self._follow(events)
+        return self._may_stream
 
-        Each raw object is released once it is decoded: the raw objects of a large list need as much memory as the rest.
+    async def _take_initial_events(self, events: AsyncIterator[WatchEvent[msgspec.Raw]]) -> None:
+        """Replace the contents of the cache by the first events, up to their bookmark.
+
+        Nothing of them is in the cache before, so that subscribers never see a part of a list.
         """
+        found: dict[Key, tuple[_Head, msgspec.Raw]] = {}
+        async for event in events:
+            if event.ends_initial_events:
+                heads, raws = deque(head for head, _ in found.values()), deque(raw for _, raw in found.values())
+                found.clear()
+                await self._replace(heads, raws)
+                self._synced_at(event.resource_version)
+                return
+            head = None if event.object is None else self._head_of(event.object)
+            if head is None or event.object is None:
+                continue
+            if event.type == "DELETED":
+                found.pop(head.key, None)
+            else:
+                found[head.key] = (head, event.object)
+
+    async def _heads_of(self, raws: deque[msgspec.Raw]) -> deque[_Head]:
+        """The metadata of these objects. Removes those of which not even that can be decoded."""
         heads: deque[_Head] = deque()
         for number in range(len(raws), 0, -1):
             raw = raws.popleft()
@@ -238,6 +282,13 @@ class Informer(Generic[T]):
                 heads.append(head)
                 raws.append(raw)
             await self._yield_every(number)
+        return heads
+
+    async def _replace(self, heads: deque[_Head], raws: deque[msgspec.Raw]) -> None:
+        """Replace the contents of the cache. Deletes are reported first, so that subscribers see resources freed first.
+
+        Each raw object is released once it is decoded: the raw objects of a large list need as much memory as the rest.
+        """
         self._learnt.clear()
         for key in self._objects.keys() - {head.key for head in heads}:
             self._remove(key)
@@ -250,11 +301,14 @@ class Informer(Generic[T]):
             await self._clock.sleep(0)
 
     async def _watch(self) -> None:
-        await _first_of(self._read(), self._detect_lost_watch())
+        await self._follow(self._cluster.watch(self._raw, self._selection, self._version))
 
-    async def _read(self) -> None:
+    async def _follow(self, watch: AsyncIterator[WatchEvent[msgspec.Raw]]) -> None:
+        await _first_of(self._read(watch), self._detect_lost_watch())
+
+    async def _read(self, watch: AsyncIterator[WatchEvent[msgspec.Raw]]) -> None:
         began, changes = self._clock.monotonic(), 0
-        async with closing_stream(self._cluster.watch(self._raw, self._selection, self._version)) as events:
+        async with closing_stream(watch) as events:
             async for event in events:
                 self._recover()
                 changes += event.type != "BOOKMARK"

@@ -36,6 +36,9 @@ class DelegatingClient:
     def watch(self, resource: Resource[T], selection: Selector, since: str) -> AsyncIterator[WatchEvent[T]]:
         return self._cluster.watch(resource, selection, since)
 
+    def stream_list(self, resource: Resource[T], selection: Selector) -> AsyncIterator[WatchEvent[T]] | None:
+        return self._cluster.stream_list(resource, selection)
+
     async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
         return await self._cluster.create(resource, body)
 

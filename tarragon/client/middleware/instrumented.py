@@ -75,12 +75,22 @@ class InstrumentedClient(DelegatingClient):
     async def list(self, resource: Resource[T], selection: Selector = ALL_OBJECTS) -> ObjectList[T]:
         return await self._timed("list", resource.full_name, super().list(resource, selection))
 
-    async def watch(self, resource: Resource[T], selection: Selector, since: str) -> AsyncIterator[WatchEvent[T]]:
+    def watch(self, resource: Resource[T], selection: Selector, since: str) -> AsyncIterator[WatchEvent[T]]:
+        return self._watched(resource, super().watch(resource, selection, since))
+
+    def stream_list(self, resource: Resource[T], selection: Selector) -> AsyncIterator[WatchEvent[T]] | None:
+        """Reported as a watch."""
+        watch = super().stream_list(resource, selection)
+        return None if watch is None else self._watched(resource, watch)
+
+    async def _watched(
+        self, resource: Resource[T], watch: AsyncIterator[WatchEvent[T]]
+    ) -> AsyncIterator[WatchEvent[T]]:
         name = resource.full_name
         self._counter.on_watch_started(name)
         code = OK
         try:
-            async with closing_stream(super().watch(resource, selection, since)) as events:
+            async with closing_stream(watch) as events:
                 async for event in events:
                     self._counter.on_watch_event(name)
                     yield event

@@ -77,6 +77,10 @@ class InProcessCluster:
         finally:
             watch.close()
 
+    def stream_list(self, *_: object) -> None:
+        """Nothing would be saved: the objects are in this process."""
+        return
+
     async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
         metadata = body.get("metadata")
         namespace = metadata.get("namespace", "") if isinstance(metadata, Mapping) else ""
@@ -149,6 +153,9 @@ class OfflineCluster:
         return ObjectList(chosen, str(self._reading.revision))
 
     def watch(self, *_: object, **__: object) -> AsyncIterator[Any]:
+        raise _not_running("watch")
+
+    def stream_list(self, *_: object) -> AsyncIterator[Any]:
         raise _not_running("watch")
 
     async def create(self, *_: object, **__: object) -> Any:
