@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 from tarragon.base.gpu_constraints import UNCONSTRAINED, GpuConstraints
 from tarragon.base.resources import WHOLE_GPU, Resources, vgpu_memory, vgpu_share
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+T = TypeVar("T", int, "npt.NDArray[np.int64]")
+
+ONE_GPU = 1000
+"""One GPU in amounts of whole GPUs."""
+FULL = WHOLE_GPU * 1000
+"""A whole GPU in amounts of shares: thousandths of thousandths of a GPU."""
 HELD_BY_ANCHOR = 1
 """What the pod that holds a GPU for those that share it takes of the vGPU: the smallest amount there is. It takes no
 share from the others, but while it is there, no pod can have the GPU whole.
@@ -40,3 +51,13 @@ class VgpuShare:
             vgpu_memory(number): self.memory_of(gpu_memory),
             **self.constraints.marks(number, self.request),
         }
+
+
+def left_of(used: T) -> T:
+    """What is left of vGPUs, in thousandths. The pod that holds the GPU for them takes less than one."""
+    return (FULL + used + 999) // 1000
+
+
+def users_of(used: T) -> T:
+    """The sum of the requests of those who share vGPUs, in thousandths."""
+    return -used // 1000

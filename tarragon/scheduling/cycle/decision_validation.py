@@ -16,10 +16,9 @@ from tarragon.base.resources import GPU_MEMORY, NVIDIA_GPU, Resources, fits, vgp
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.places import node_of, vgpu_of
 from tarragon.scheduling.api.decision import Admit, Decision, Defer, Evict, GangDecision, RequeueAt, Resize
-from tarragon.scheduling.api.gpu_shares import HELD_BY_ANCHOR, VgpuShare, claims_of
+from tarragon.scheduling.api.gpu_shares import HELD_BY_ANCHOR, ONE_GPU, VgpuShare, claims_of, users_of
 from tarragon.scheduling.api.snapshot import Demand, RunningGang, Snapshot, WaitingGang
 from tarragon.scheduling.state.inventory import Inventory
-from tarragon.scheduling.state.vgpus import ONE_GPU, users_of
 
 
 @dataclass(frozen=True, slots=True)

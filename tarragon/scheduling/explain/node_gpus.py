@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tarragon.base.resources import GPU_MEMORY, NVIDIA_GPU, WHOLE_GPU, Resources, vgpu_memory, vgpu_share
-from tarragon.scheduling.api.gpu_shares import VgpuShare
+from tarragon.scheduling.api.gpu_shares import FULL, ONE_GPU, VgpuShare, left_of
 from tarragon.scheduling.api.snapshot import NodeState
-from tarragon.scheduling.state.vgpus import FULL, ONE_GPU, left_of
 
 _PREFIX = f"{NVIDIA_GPU}/"
 _UNIT = FULL // WHOLE_GPU

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tarragon.base.resources import CPU, MEMORY, WHOLE_GPU
+from tarragon.scheduling.api.gpu_shares import ONE_GPU, left_of
 from tarragon.scheduling.state.cutting_stock import GRID, part_values
 from tarragon.scheduling.state.inventory import Layout, ScoreArray
 from tarragon.scheduling.state.node_requests import Amounts, Mask, NodeRequest
-from tarragon.scheduling.state.vgpus import ONE_GPU, UNUSED_GPU, PartWorth, VgpuColumns, left_of
+from tarragon.scheduling.state.vgpus import UNUSED_GPU, PartWorth, VgpuColumns
 
 LINEAR_PART = 0.2
 """How much of the worth of a part is just its size, so that odd rests are not worth nothing."""

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tarragon.base.resources import WHOLE_GPU
-from tarragon.scheduling.api.gpu_shares import VgpuShare
-from tarragon.scheduling.state.vgpus import FULL, MAX_MEMORY, ONE_GPU, VgpuColumns, left_of, memory_of_gpus
+from tarragon.scheduling.api.gpu_shares import FULL, ONE_GPU, VgpuShare, left_of
+from tarragon.scheduling.state.vgpus import MAX_MEMORY, VgpuColumns, memory_of_gpus
 
 Amounts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

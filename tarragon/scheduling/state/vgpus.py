@@ -19,16 +19,12 @@ import numpy.typing as npt
 
 from tarragon.base.gpu_constraints import UNCONSTRAINED, GpuConstraints, exclusion_mark, is_mark
 from tarragon.base.resources import GPU_MEMORY, NVIDIA_GPU, WHOLE_GPU, vgpu_memory, vgpu_share
-from tarragon.scheduling.api.gpu_shares import VgpuShare
+from tarragon.scheduling.api.gpu_shares import FULL, ONE_GPU, VgpuShare, left_of, users_of
 
 SHAREABLE_GPUS = f"{NVIDIA_GPU}/shareable"
 """The resource with the GPUs of a node that pods may share: all of them, or none."""
 UNSHARED_GPUS = f"{NVIDIA_GPU}/unshared"
 """The resource with the GPUs of a node that no pod holds whole: free ones and shared ones."""
-ONE_GPU = 1000
-"""One GPU in the columns of whole GPUs."""
-FULL = WHOLE_GPU * 1000
-"""A whole GPU in the columns of shares: thousandths of thousandths of a GPU."""
 
 Amounts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -321,13 +317,3 @@ def memories_of(shares: Sequence[VgpuShare], gpu_memory: Amounts) -> Amounts:
     parts = [[share.request if share.memory is None else 0] for share in shares]
     amounts = [[0 if share.memory is None else min(share.memory, MAX_MEMORY)] for share in shares]
     return gpu_memory // WHOLE_GPU * np.array(parts, np.int64) + np.array(amounts, np.int64)
-
-
-def left_of(used: T) -> T:
-    """What is left of vGPUs, in thousandths. The pod that holds the GPU for them takes less than one."""
-    return (FULL + used + 999) // 1000
-
-
-def users_of(used: T) -> T:
-    """The sum of the requests of those who share vGPUs, in thousandths."""
-    return -used // 1000
