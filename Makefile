@@ -101,5 +101,5 @@ $(FOR_RUNNING): pyproject.toml uv.lock $(MOVED) | $(UV)
 	@touch $@
 
 $(FOR_DEVELOPMENT): pyproject.toml uv.lock $(MOVED) | $(UV)
-	$(SYNC) --group dev --extra bench --extra jax --extra mpi
+	$(SYNC) --group dev --extra bench --extra jax --extra mpi --extra operator
 	@touch $@ $(FOR_RUNNING)

@@ -74,6 +74,21 @@ def _silence_errors() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def _report_missing_module(error: ModuleNotFoundError) -> int:
+    """Print how to install the extra that brings the module; raise the error if none does."""
+    from tarragon.cli.targets.extras import extra_with, require_extra
+
+    extra = extra_with(error.name or "")
+    if extra is None:
+        raise error
+    try:
+        require_extra(extra, "this")
+    except TarragonError as missing:
+        click.echo(error_text(missing), err=True)
+        return missing.exit_code
+    raise error
+
+
 def print_completions(args: Sequence[str], settings: GlobalOptions) -> int:
     """Print one completion a line, then the directive for kubectl: `:4` no file names, `:0` complete file names."""
     from click.shell_completion import ShellComplete
@@ -102,6 +117,8 @@ def run_command(args: Sequence[str], settings: GlobalOptions = _DEFAULTS) -> int
     except click.ClickException as error:
         error.show()
         return error.exit_code
+    except ModuleNotFoundError as error:
+        return _report_missing_module(error)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:

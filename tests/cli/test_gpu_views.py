@@ -281,7 +281,7 @@ def test_the_check_of_a_machine_without_gpus_says_how_to_try_it(monkeypatch: pyt
     monkeypatch.setattr(local_node, "detect_gpus", lambda _: MachineGpus())
 
     assert machine.check_gpu_sharing().text == (
-        "no GPU to share; docs/howto/gpus.md shows how nodes pretend to have some"
+        "no GPU to share; `tarragon docs howto/gpus` shows how nodes pretend to have some"
     )
 
 

@@ -116,7 +116,7 @@ def test_without_a_command_it_says_what_there_is(shell: Shell) -> None:
 
     assert ended.code == 0
     assert "First: " in ended.out
-    assert "-m tarragon run examples/tensorflow/ps.yaml" in ended.out
+    assert "-m tarragon examples" in ended.out
 
 
 def test_a_misspelled_command_is_told_the_nearest(shell: Shell) -> None:

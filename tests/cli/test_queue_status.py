@@ -120,7 +120,7 @@ async def test_it_is_told_who_is_ahead_who_holds_what_and_what_would_help(tmp_pa
             "  its start time can't be estimated: there is no finished job (deleted ones do not count), so run times "
             "cannot be estimated"
         ),
-        "  more: docs/scheduling.md#why-a-job-waits",
+        "  more: tarragon docs scheduling#why-a-job-waits",
     ]
 
 
@@ -276,7 +276,7 @@ async def test_programs_get_the_same_in_fields(tmp_path: Path) -> None:
         "code": stage.admission("third")["wait"]["code"],
         "place": 2,
         "of": 2,
-        "docs": "docs/scheduling.md#why-a-job-waits",
+        "docs": "tarragon docs scheduling#why-a-job-waits",
     }
     assert [each["job"] for each in found["wait"]["ahead"]] == ["tfjob/second"]
     assert found["short"]["helps"] == {"ends": ["first"], "gives": [], "smaller": 0, "back": []}
@@ -298,7 +298,7 @@ async def test_whoever_may_see_jobs_only_is_told_what_could_not_be_looked_at(tmp
             "  not considered, because you may not list: jobs in other namespaces (the jobs ahead), "
             "nodes (their free resources) and pods in other namespaces (the resources they use)"
         ),
-        "  more: docs/scheduling.md#why-a-job-waits",
+        "  more: tarragon docs scheduling#why-a-job-waits",
     ]
 
 

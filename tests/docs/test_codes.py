@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from itertools import takewhile
 
-from tarragon.cli.report.wait_report import DOCS
 from tarragon.plan.lifecycle import gang_restart, start_timeout
 from tarragon.plan.nodes import left_to_kube_scheduler
 from tarragon.plan.status import creation_failures
@@ -61,9 +60,3 @@ def test_every_code_of_the_scheduler_stands_on_the_page_of_the_status_too() -> N
     page = (ROOT / "docs" / "status.md").read_text()
 
     assert {code for code in codes_of(decision) if f"`{code}`" not in page} == set()
-
-
-def test_the_place_that_why_names_is_there() -> None:
-    file, _, anchor = DOCS.partition("#")
-
-    assert f"## {anchor.replace('-', ' ').capitalize()}" in (ROOT / file).read_text()

@@ -77,7 +77,7 @@ async def test_a_role_that_knows_nothing_of_the_older_kind_is_told_once_and_is_n
 
     about = [line for line in logs if "mlkube" in str(line)]
     assert [(line["log_level"], line["event"]) for line in about] == [
-        ("info", "reading is forbidden: jobs of this kind, or that need it, wait until the role in deploy/ is applied")
+        ("info", "reading is forbidden: jobs of this kind, or that need it, wait until the operator's role allows it")
     ]
 
 

@@ -301,7 +301,7 @@ async def test_a_definition_that_drops_our_part_of_the_status_ends_no_pod_and_is
     pod = stage.pods()["a-worker-0"]["metadata"]
     assert (pod["uid"], pod.get("deletionTimestamp")) == (before, None)
     (words,) = stage.events("StatusNotKept")
-    assert words.endswith("until deploy/crd-tfjobs.kubeflow.org.yaml is applied again")
+    assert words.endswith("until Tarragon's is installed again (`tarragon docs install#upgrade`)")
 
 
 class LosesAWatch(DelegatingClient):

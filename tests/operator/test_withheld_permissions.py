@@ -98,7 +98,7 @@ async def test_without_leave_to_watch_host_files_only_the_jobs_that_have_them_wa
     await mpi.world.until(lambda: bool(blocked(mpi, "m")))
     assert blocked(mpi, "m") == (
         "the operator may not list and watch configmaps and roles.rbac.authorization.k8s.io; "
-        "the job waits until a role allows it (deploy/)"
+        "the job waits until its role allows it"
     )
 
 

@@ -16,7 +16,10 @@ from tools.image.staging import PYTHON, ROOT
 UV = ROOT / ".tools" / "bin" / "uv"
 PLATFORMS: Mapping[str, str] = {"amd64": "x86_64-manylinux_2_40", "arm64": "aarch64-manylinux_2_40"}
 """By architecture, what uv calls it; the image's C library is newer than 2.40."""
-_EXPORT = ("export", "--locked", "--no-default-groups", "--no-emit-project", "--no-header", "--no-annotate")
+_EXPORT = (
+    *("export", "--locked", "--no-default-groups", "--extra", "operator"),
+    *("--no-emit-project", "--no-header", "--no-annotate"),
+)
 _INSTALL = ("pip", "install", "--require-hashes", "--no-deps", "--only-binary", ":all:", "--link-mode", "copy")
 
 

@@ -21,7 +21,6 @@ from tarragon.plan.config.queues import decode_queue_file
 
 TESTED = ((1, 20), (1, 37))
 """The oldest and the newest version of Kubernetes that the tests run on."""
-PAGE = "docs/operate.md"
 _APPLY = "kubectl apply -k deploy"
 _SOON = dt.timedelta(days=30)
 _SAMPLE = re.compile(r"^(?P<name>\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)$", re.MULTILINE)
@@ -140,7 +139,12 @@ def check_disruption_budgets(deployment: JsonObject, budgets: Sequence[JsonObjec
     if any(_selects(each["spec"].get("selector"), labels) for each in budgets):
         return Finding("ok", "disruption", f"a PodDisruptionBudget keeps an operator in {where} during drains")
     text = f"no PodDisruptionBudget selects the operators in {where}: a drain may stop all at once, for some seconds"
-    return Finding("warning", "disruption", text, "add the component disruption-budget (docs/install.md)")
+    return Finding(
+        "warning",
+        "disruption",
+        text,
+        "add the component disruption-budget (`tarragon docs install#optional-components`)",
+    )
 
 
 def _selects(selector: JsonObject | None, labels: Mapping[str, str]) -> bool:
@@ -164,7 +168,9 @@ def check_published(home: str, rules: Mapping[str, str] | None, shares: Mapping[
 
 def check_queues(where: str, content: str | None) -> Finding:
     """Check a queues file, which is in a ConfigMap."""
-    remedy = "see docs/scheduling.md#queues; until it is valid, the rules from before the last edit are in effect"
+    remedy = (
+        "see `tarragon docs scheduling#queues`; until it is valid, the rules from before the last edit are in effect"
+    )
     if content is None:
         return Finding("warning", "queues", f"{where} is missing", remedy)
     try:
@@ -193,7 +199,9 @@ def check_metrics(pods: Sequence[ScrapedPod]) -> Iterator[Finding]:
     for pod in pods:
         yield _scraped(pod)
     if len(leaders) > 1:
-        yield Finding("error", "metrics", f"{joined(leaders)} all lead", f"{PAGE}#tarragonseveralleaders")
+        yield Finding(
+            "error", "metrics", f"{joined(leaders)} all lead", "`tarragon docs operate#tarragonseveralleaders`"
+        )
 
 
 def _scraped(pod: ScrapedPod) -> Finding:
@@ -205,7 +213,7 @@ def _scraped(pod: ScrapedPod) -> Finding:
     text = f"{pod.name} {state}, version {version[1] if version else 'unknown'}"
     if _value(pod.text, "tarragon_is_ready"):
         return Finding("ok", "metrics", text)
-    return Finding("warning", "metrics", f"{text}, and is not ready", f"{PAGE}#tarragonnotready")
+    return Finding("warning", "metrics", f"{text}, and is not ready", "`tarragon docs operate#tarragonnotready`")
 
 
 def _value(text: str, name: str) -> float:

@@ -15,6 +15,7 @@ from tarragon.base.errors import TarragonError
 from tarragon.cli.output.finding import Finding
 from tarragon.cli.output.words import count, joined
 from tarragon.cli.targets.environment import has_software, install_command_for
+from tarragon.cli.targets.extras import LOCAL
 from tarragon.frameworks.image_software import ImageSoftware
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.localcluster.home.home import Home
@@ -32,6 +33,7 @@ def check_local_machine(place: Home) -> Iterator[Finding]:
     yield _python()
     yield from _libraries()
     yield from _home(place)
+    yield from _extra()
     yield _cluster(place)
     yield _images(place)
     yield _cpus()
@@ -62,6 +64,12 @@ def _libraries() -> Iterator[Finding]:
         else:
             remedy = f"{_install(library)}, or map images to an environment that has it"
             yield Finding("warning", library.title, "not installed in the environment that runs tarragon", remedy)
+
+
+def _extra() -> Iterator[Finding]:
+    if missing := LOCAL.missing:
+        text = f"cannot run here: Python does not find {joined(missing)}"
+        yield Finding("error", "local", text, LOCAL.install_command)
 
 
 def _place(library: ImageSoftware) -> str:
@@ -184,7 +192,8 @@ def check_gpu_sharing() -> Finding:
 
     gpus = detect_gpus(os.environ)
     if not gpus.allowed:
-        return Finding("ok", "GPU sharing", "no GPU to share; docs/howto/gpus.md shows how nodes pretend to have some")
+        text = "no GPU to share; `tarragon docs howto/gpus` shows how nodes pretend to have some"
+        return Finding("ok", "GPU sharing", text)
     sizes = sorted({gpus.memory[identity] for identity in gpus.allowed if identity in gpus.memory})
     memory = joined([f"{mebibytes / _MIB_PER_GIB:.1f}".removesuffix(".0") for mebibytes in sizes])
     cards = f"{count(len(gpus.allowed), 'GPU')} of {f'{memory} GiB' if memory else 'unknown memory'}"

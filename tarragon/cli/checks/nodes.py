@@ -48,7 +48,7 @@ def check_hami(nodes: Iterable[Node]) -> Iterator[Finding]:
     if without:
         text = f"HAMi reports none that works on {_named(without)}: jobs get no GPUs there"
         yield Finding(
-            "warning", "GPUs", text, f"see its annotation {HAMI_ANNOTATION} and docs/gpu-sharing.md#with-hami"
+            "warning", "GPUs", text, f"see its annotation {HAMI_ANNOTATION} and `tarragon docs gpu-sharing#with-hami`"
         )
 
 

@@ -12,7 +12,7 @@ from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.kube.core import EVENTS, PODS
 from tarragon.operator.rbac import Permission, PermissionQuestion, Scope, questions
 
-_BIND = "the ClusterRole `edit` allows it (deploy/users.yaml): ask the cluster administrator for it"
+_BIND = "once Tarragon is installed the ClusterRole `edit` allows it: ask the cluster administrator for it"
 
 USER_PERMISSIONS = (
     *(
@@ -45,7 +45,7 @@ _COMMANDS_BY_VERB: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """The commands that need each verb on jobs. A read-only user thus reads that `run` is refused, not `list`."""
 
-_APPLY_ROLES = "apply deploy/permissions.yaml (kubectl apply -k deploy)"
+_APPLY_ROLES = "install the operator's roles again (`tarragon docs install#upgrade`)"
 _REQUIRED_KINDS = frozenset(
     (framework.resource.group, framework.resource.plural) for framework in FRAMEWORKS if not framework.is_crd_optional
 )
@@ -96,7 +96,7 @@ def operator_findings(answers: Answers) -> Iterator[Finding]:
         missing = f"no permission to {verbs} {_resource_name(permission)}, {permission.reason}"
         consequence = permission.consequence
         text = f"{missing}; without it, {consequence}" if consequence else f"you may not run it: {missing}"
-        yield Finding("warning", "operator", text, "run it with its own service account (deploy/permissions.yaml)")
+        yield Finding("warning", "operator", text, "run it with its own service account (`tarragon docs install`)")
 
 
 def service_account_findings(account: str, answers: Answers) -> Iterator[Finding]:

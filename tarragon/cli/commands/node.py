@@ -223,6 +223,9 @@ def command(
     once the node is registered. All replicas of a job must run on one machine: their addresses are local. Pods are
     not isolated: anyone who can create pods in the cluster can run programs as your user on this machine.
     """
+    from tarragon.cli.targets.extras import LOCAL, require_extra
+
+    require_extra(LOCAL, "a node without containers")
     process_environment.configure_logging(settings)
     where = access(settings, cluster)
     if hollow is None:

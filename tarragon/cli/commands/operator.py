@@ -176,6 +176,9 @@ def command(
     Several operators can run for one cluster: one is the leader, the others stand by. An operator that loses its
     Lease ends with exit code 1. Runs in a pod, or on any machine with a kubeconfig.
     """
+    from tarragon.cli.targets.extras import OPERATOR, require_extra
+
+    require_extra(OPERATOR, "the operator")
     from tarragon.client.http.config import user_agent
     from tarragon.operator.log_reading.log_reader import CLUSTER_LOG_READING
     from tarragon.operator.manager.process import serve

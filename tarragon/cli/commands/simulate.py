@@ -218,6 +218,12 @@ def _print_results(results: Sequence[PolicyResult], least: LowerBounds, form: st
         print_table(table_rows(summaries, least), settings)
 
 
+def _require_simulator() -> None:
+    from tarragon.cli.targets.extras import SIMULATE, require_extra
+
+    require_extra(SIMULATE, "the simulator")
+
+
 def _require_fitting_options(ctx: click.Context, trace: Path | None, from_cluster: bool) -> None:
     """Raise UsageError for options that do not go together: each belongs to a TRACE or to --from-cluster."""
     if trace is not None and from_cluster:
@@ -238,6 +244,7 @@ def _require_fitting_options(ctx: click.Context, trace: Path | None, from_cluste
             raise click.UsageError(f"{param.opts[0]} needs --from-cluster")
     if from_cluster and ctx.params.get("form") == "csv":
         raise click.UsageError("--from-cluster has no CSV; use -o json")
+    _require_simulator()
 
 
 def _print_packings(

@@ -65,6 +65,9 @@ def command(
     Prints one line with `ready` and the kubeconfig once it serves. Without --node it has one node, this machine,
     on which CPU requests are relative shares; on nodes given with --node they reserve CPUs.
     """
+    from tarragon.cli.targets.extras import LOCAL, require_extra
+
+    require_extra(LOCAL, "the local cluster")
     from tarragon.cli.targets.crds import prepare_embedded, prepare_without_operator
     from tarragon.localcluster.daemon.cluster import LocalClusterSettings as ClusterSettings
     from tarragon.localcluster.daemon.serving import serve

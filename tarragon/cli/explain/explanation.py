@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,8 +13,6 @@ from tarragon.base.clock import SystemClock
 from tarragon.base.resources import GPU_MEMORY_LABEL
 from tarragon.cli.explain.queue_status import queue_status
 from tarragon.cli.explain.quotas import is_quota_limited
-from tarragon.cli.explain.what_if import ask_what_if, load_jobs, what_if_of_pairs
-from tarragon.cli.explain.what_if_output import WhatIfReport
 from tarragon.cli.jobview import schema
 from tarragon.cli.jobview.causes import ReplicaEnd, ReplicaEnvironment, probable_causes
 from tarragon.cli.jobview.exits import RESTART_FORBIDDEN, end_text, explain_exit, is_restart_forbidden
@@ -21,14 +20,14 @@ from tarragon.cli.jobview.jobs import ClusterJob, find_job
 from tarragon.cli.jobview.progress import wait_of
 from tarragon.cli.jobview.queueing import wait_cause
 from tarragon.cli.jobview.rows import current_size, reason, replicas
-from tarragon.cli.jobview.target import CommandPrefix
+from tarragon.cli.jobview.target import ClusterReader, ClusterTarget, CommandPrefix
 from tarragon.cli.manifest.overrides import cpu_only_hint
 from tarragon.cli.manifest.replica_environments import replica_environments
 from tarragon.cli.options.formats import FORMATTERS, print_lines
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.output.log_lines import terminal_text
 from tarragon.cli.output.words import age
-from tarragon.cli.report.wait_report import other_scheduler_line
+from tarragon.cli.targets.extras import SIMULATE, require_extra
 from tarragon.cli.targets.next_commands import command_line
 from tarragon.cli.targets.resolving import resolve_target
 from tarragon.job.model import ReplicaType, gang_name
@@ -37,9 +36,14 @@ from tarragon.job.status import FirstFailure, JobStatus
 from tarragon.job.status_reason import reason_of
 from tarragon.job.termination_message import telling_excerpt
 from tarragon.kube.codec import format_time
+from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.scheduling.api.decision import NEVER_FITS, WaitCause
 
+if TYPE_CHECKING:
+    from tarragon.cli.explain.what_if_output import WhatIfReport
+
 LOG_LINES = 20
+OWN_SCHEDULER = OperatorSettings().scheduler_name
 _WITHOUT_REASON = MappingProxyType({Phase.SUSPENDED: "", Phase.SUCCEEDED: ": there is nothing to explain"})
 """The text in place of a reason, for phases without one."""
 
@@ -60,15 +64,13 @@ async def print_explanation(
     settings: GlobalOptions, name: str, form: str | None, changes: Sequence[tuple[str, str]] = ()
 ) -> None:
     where = resolve_target(settings)
-    asked = what_if_of_pairs(changes)
-    added = load_jobs(where, settings, asked)
+    ask = None if not changes else _what_if(settings, where, changes)
     report = None
     async with where.reading() as reader:
         job = await find_job(reader, name, where.namespace)
         standing = await queue_status(reader, job, SystemClock())
-        if changes:
-            result = await ask_what_if(reader, where, asked, added, SystemClock())
-            report = WhatIfReport(result=result, namespace=job.key.namespace)
+        if ask is not None:
+            report = await ask(reader, job.key.namespace)
     now = SystemClock().now()
     environments = replica_environments(job, is_local=where.is_local)
     lines = [
@@ -82,6 +84,24 @@ async def print_explanation(
         click.echo(FORMATTERS[form]({**schema.job_document(job, now, lines), **fields}))
         return
     print_lines(lines)
+
+
+def _what_if(
+    settings: GlobalOptions, where: ClusterTarget, changes: Sequence[tuple[str, str]]
+) -> Callable[[ClusterReader, str], Awaitable[WhatIfReport]]:
+    """Check the changes, and return what simulates the queue with them for a user in a namespace."""
+    require_extra(SIMULATE, "--what-if")
+    from tarragon.cli.explain.what_if import ask_what_if, load_jobs, what_if_of_pairs
+    from tarragon.cli.explain.what_if_output import WhatIfReport
+
+    asked = what_if_of_pairs(changes)
+    added = load_jobs(where, settings, asked)
+
+    async def ask(reader: ClusterReader, namespace: str) -> WhatIfReport:
+        result = await ask_what_if(reader, where, asked, added, SystemClock())
+        return WhatIfReport(result=result, namespace=namespace)
+
+    return ask
 
 
 def _without_gpus(job: ClusterJob) -> Iterator[str]:
@@ -121,6 +141,18 @@ def explanation_lines(
         return
     yield from _waiting(status, now, place)
     yield from _size(job, now)
+
+
+def other_scheduler_line(job: ClusterJob) -> str:
+    """Explain that a job waits for the other scheduler that its pods name; empty if it does not."""
+    if job.job is None or job.status.admission is not None or job.status.phase is not Phase.CREATED:
+        return ""
+    groups = (group for group in job.job.replica_specs if group.replicas)
+    named = {str(group.template.get("spec", {}).get("schedulerName") or "") for group in groups}
+    others = sorted(named - {"", OWN_SCHEDULER})
+    if not others:
+        return ""
+    return f"waiting for the scheduler {', '.join(others)} (schedulerName of its pods); Tarragon does not schedule them"
 
 
 def _waiting(status: JobStatus, now: dt.datetime, place: str) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from tarragon.base.clock import Clock
 from tarragon.base.resources import Resources
+from tarragon.cli.explain.unseen import JOBS, NODES, PODS
 from tarragon.cli.jobview.target import ClusterReader
 from tarragon.client.errors import Conflict, Forbidden, NotFound
 from tarragon.client.port import ALL_OBJECTS, ObjectList, Selector, WatchEvent
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-NODES, PODS, JOBS = "nodes", "pods", "jobs"
 _KIND_NAMES = {NODES: NODES, PODS: PODS, **{framework.resource.full_name: JOBS for framework in FRAMEWORKS}}
 
 

@@ -23,8 +23,8 @@ from tarragon.cli.explain.changed_cluster import (
     submitted_job,
 )
 from tarragon.cli.explain.operator_config import OperatorConfig, read_published_config
-from tarragon.cli.explain.queue_status import FORBIDDEN_TEXT, SHARES
 from tarragon.cli.explain.scheduler_view import SchedulerView, build_scheduler_view
+from tarragon.cli.explain.unseen import FORBIDDEN_TEXT, SHARES
 from tarragon.cli.jobview.jobs import read_job
 from tarragon.cli.jobview.target import ClusterReader, ClusterTarget, is_offline_reader
 from tarragon.cli.manifest.files import display_name
@@ -263,7 +263,7 @@ def _complete_snapshot(view: SchedulerView, config: OperatorConfig, target: Clus
         raise TarragonError(
             f"the queue of {target.name} can't be simulated",
             why=f"you may not list {missing}",
-            remedy="ask an administrator for the rights in docs/scheduling.md#what-users-may-see",
+            remedy="ask an administrator for the rights that `tarragon docs scheduling#what-users-may-see` lists",
         )
     return view.snapshot
 

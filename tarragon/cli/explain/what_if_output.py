@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tarragon.cli.explain.what_if import Scenario, WhatIfResult
+from tarragon.cli.jobview.queueing import job_name_of_gang
 from tarragon.cli.output.words import count, joined
-from tarragon.cli.report.wait_report import job_name_of_gang
 from tarragon.job.model import parse_gang_name
 from tarragon.kube.codec import format_time
 from tarragon.kube.meta import Json

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from tarragon.cli.jobview.jobs import ClusterJob
+from tarragon.frameworks.registry import DEFAULT_FRAMEWORK
+from tarragon.job.model import parse_gang_name
 from tarragon.job.status import WaitReason
 from tarragon.kube.meta import Key
 from tarragon.scheduling.api.decision import NEVER_FITS, WaitCause
@@ -61,3 +63,10 @@ def wait_cause(wait: WaitReason | None) -> str:
 def _queued_at(job: ClusterJob) -> dt.datetime:
     admission = job.status.admission
     return admission.queued_at if admission is not None else _LATEST
+
+
+def job_name_of_gang(gang: str, namespace: str) -> str:
+    """Returns a gang's name as a command in that namespace accepts it, with the namespace if it is another one."""
+    kind, key = parse_gang_name(gang)
+    name = key.name if key.namespace == namespace else str(key)
+    return name if kind == DEFAULT_FRAMEWORK.kind else f"{kind.lower()}/{name}"

@@ -40,6 +40,8 @@ COMMANDS = MappingProxyType(
             ("simulate", "simulate"),
             ("export-trace", "export_trace"),
             ("debug-dump", "debug_dump"),
+            ("examples", "examples"),
+            ("docs", "docs"),
             ("config", "config"),
             ("version", "version"),
             ("completion", "completion"),
@@ -62,9 +64,9 @@ Usage: {name} [--context NAME] [-n NAMESPACE] COMMAND [ARGS]
   Local    up  down  kubeconfig  check  debug-dump
   Cluster  operator  node          Files  convert  diff
   Plan     simulate  export-trace
-  More     config  version  completion
+  More     examples  docs  config  version  completion
 
-First: {program} run examples/tensorflow/ps.yaml
+First: {program} examples
 Help:  {program} COMMAND --help
 """
 

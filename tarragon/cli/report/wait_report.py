@@ -8,21 +8,14 @@ from dataclasses import dataclass, field
 
 from tarragon.base import quantity
 from tarragon.base.resources import GPU_MEMORY, GPU_MEMORY_LABEL, NVIDIA_GPU, PODS, Resources
-from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.output.words import count, joined
-from tarragon.frameworks.registry import DEFAULT_FRAMEWORK
-from tarragon.job.model import parse_gang_name
-from tarragon.job.phase import Phase
 from tarragon.kube.codec import format_time
 from tarragon.kube.meta import Json
-from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.scheduling.explain.forecast import Forecast, NoForecast
 from tarragon.scheduling.explain.node_gpus import NodeGpus, VgpuAmount, vgpu_amounts, with_fractions
 from tarragon.scheduling.explain.reasons import NodeShortage, WaitExplanation
 from tarragon.scheduling.explain.wait_messages import format_resources
 
-OWN_SCHEDULER = OperatorSettings().scheduler_name
-DOCS = "docs/scheduling.md#why-a-job-waits"
 MAX_HOLDERS = 4
 _SHORT = dt.timedelta(minutes=5)
 """Times that are nearer have seconds: jobs that last less than a minute would seem to start together."""
@@ -43,25 +36,6 @@ class Shortage:
     """Why nodes may not run it."""
 
 
-def other_scheduler_line(job: ClusterJob) -> str:
-    """Explains that a job waits for the other scheduler that its pods name; empty if it does not."""
-    if job.job is None or job.status.admission is not None or job.status.phase is not Phase.CREATED:
-        return ""
-    groups = (group for group in job.job.replica_specs if group.replicas)
-    named = {str(group.template.get("spec", {}).get("schedulerName") or "") for group in groups}
-    others = sorted(named - {"", OWN_SCHEDULER})
-    if not others:
-        return ""
-    return f"waiting for the scheduler {', '.join(others)} (schedulerName of its pods); Tarragon does not schedule them"
-
-
-def job_name_of_gang(gang: str, namespace: str) -> str:
-    """Returns a gang's name as a command in that namespace accepts it, with the namespace if it is another one."""
-    kind, key = parse_gang_name(gang)
-    name = key.name if key.namespace == namespace else str(key)
-    return name if kind == DEFAULT_FRAMEWORK.kind else f"{kind.lower()}/{name}"
-
-
 def shortage_lines(short: Shortage) -> Iterator[str]:
     """Yields the nearest nodes, the one that lacks least first, then what would help."""
     found = short.explanation
@@ -78,6 +52,11 @@ def shortage_lines(short: Shortage) -> Iterator[str]:
     helps = list(_helps(found))
     if helps:
         yield f"the job could start {'; or '.join(helps)}"
+
+
+def quota_line(namespace: str, holders: Sequence[tuple[str, Resources]]) -> str:
+    named = [f"{name} ({format_resources(amounts, amounts)})" for name, amounts in holders]
+    return f"other jobs use the quota of {namespace}: {joined(named, MAX_HOLDERS)}"
 
 
 def refusing_nodes_lines(short: Shortage) -> Iterator[str]:

@@ -64,8 +64,10 @@ class EmbeddedTarget:
 
     @asynccontextmanager
     async def writing(self, clock: Clock) -> AsyncIterator[HttpClient]:
+        from tarragon.cli.targets.extras import LOCAL, require_extra
         from tarragon.localcluster.daemon.background import ensure_running
 
+        require_extra(LOCAL, "the local cluster")
         # Starting the server and importing the client library both take a while: do both at once.
         starting = ensure_running(self._home, clock)
         server, _ = await asyncio.gather(starting, asyncio.to_thread(import_module, _CLIENT))

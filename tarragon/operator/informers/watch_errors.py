@@ -16,7 +16,7 @@ REPEAT_SECONDS = 600.0
 
 _NOT_INSTALLED = "not installed; its jobs are managed as soon as it is"
 # A server that forbids reading a kind does not say whether the kind exists.
-_UNREADABLE = "reading is forbidden: jobs of this kind, or that need it, wait until the role in deploy/ is applied"
+_UNREADABLE = "reading is forbidden: jobs of this kind, or that need it, wait until the operator's role allows it"
 
 log = structlog.get_logger(__name__)
 
@@ -65,9 +65,9 @@ def _remedy(error: Exception) -> str:
     """A hint at what may be missing from the installation."""
     match error:
         case NotFound():
-            return "is its CustomResourceDefinition installed? It is in deploy/"
+            return "is its CustomResourceDefinition installed? `tarragon docs install` says how"
         case Forbidden():
-            return "does the operator's service account have its roles? They are in deploy/"
+            return "does the operator's service account have its roles? `tarragon docs install` says how"
         case Unauthorized():
             return (
                 "have the credentials expired? The operator rereads the files of its token and certificate every minute"

@@ -53,8 +53,8 @@ class ProgressService:
                     await self._serve()
                 except ApiError as error:
                     log.warning(
-                        "reports of progress can't be received; jobs run without. Apply deploy/progress.yaml and "
-                        "deploy/permissions.yaml, or remove --progress-listen",
+                        "reports of progress can't be received; jobs run without. Install the Service, the Secret and "
+                        "the role for them (`tarragon docs install`), or remove --progress-listen",
                         error=str(error),
                     )
                 except OSError as error:

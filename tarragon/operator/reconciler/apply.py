@@ -58,7 +58,7 @@ class StatusDropped(ApiError):
     def __init__(self, definition: str) -> None:
         message = (
             f"the API server dropped status.tarragon: the CustomResourceDefinition of {definition} is not Tarragon's; "
-            f"this job is on hold until deploy/crd-{definition}.yaml is applied again"
+            f"this job is on hold until Tarragon's is installed again (`tarragon docs install#upgrade`)"
         )
         status = {"kind": "Status", "status": "Failure", "code": 500, "message": message}
         super().__init__({**status, "details": {"retryAfterSeconds": 30}})

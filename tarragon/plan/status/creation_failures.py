@@ -139,7 +139,7 @@ def _refusal(view: JobView) -> tuple[str, str] | None:
     unreadable = unreadable_kinds(view)
     if unreadable:
         kinds = " and ".join(unreadable)
-        return REFUSED, f"the operator may not list and watch {kinds}; the job waits until a role allows it (deploy/)"
+        return REFUSED, f"the operator may not list and watch {kinds}; the job waits until its role allows it"
     refusal = view.observed.rejected_create
     return None if refusal is None else (refusal.reason, refusal.message)
 
