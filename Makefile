@@ -7,7 +7,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak check bench clip image helm helm4 kubectl clean moved
+.PHONY: help demo test soak check bench clip image helm helm4 kubectl clean moved release
 
 PYTHON ?=
 ARGS ?=
@@ -70,6 +70,9 @@ helm: .tools/bin/helm ## build helm 3 for the tests that use it (needs go)
 helm4: .tools/bin/helm-4 ## build helm 4 for the tests that use it (needs go)
 
 kubectl: .tools/bin/kubectl-1.36 ## build the newest kubectl, and a client with its caches, for the tests that use them (needs go)
+
+release: $(FOR_DEVELOPMENT) ## build, check and describe the packages of this tag (ARGS=--publish uploads them)
+	$(BIN)/python tools/release.py $(ARGS)
 
 clean: ## remove what make made; your jobs stay, the embedded cluster is ended
 	@if [ -x $(BIN)/tarragon ]; then $(BIN)/tarragon down || true; fi
