@@ -29,6 +29,11 @@ class Container(PartialObject, frozen=True):
     resources: ResourceRequirements = ResourceRequirements()
     ports: list[ContainerPort] = []
 
+    @property
+    def is_sidecar(self) -> bool:
+        """Whether this is an init container that keeps running beside the others (Kubernetes 1.28)."""
+        return self.restart_policy == "Always"
+
 
 class Toleration(PartialObject, frozen=True):
     key: str = ""
@@ -36,6 +41,16 @@ class Toleration(PartialObject, frozen=True):
     value: str = ""
     effect: str = ""
     toleration_seconds: int | None = None
+
+
+class NamedEntry(PartialObject, frozen=True):
+    """A scheduling gate or a resource claim of a pod, without what it refers to."""
+
+    name: str = ""
+
+
+class PodSchedulingGroup(PartialObject, frozen=True):
+    pod_group_name: str = ""
 
 
 class PodSpec(PartialObject, frozen=True):
@@ -51,6 +66,9 @@ class PodSpec(PartialObject, frozen=True):
     topology_spread_constraints: Any = None
     overhead: dict[str, str | int | float] = {}
     resources: ResourceRequirements = ResourceRequirements()
+    scheduling_gates: list[NamedEntry] = []
+    resource_claims: list[NamedEntry] = []
+    scheduling_group: PodSchedulingGroup | None = None
     priority: int | None = None
     priority_class_name: str = ""
 

@@ -29,6 +29,18 @@ async def test_a_pod_is_bound_to_a_node_only_once(asking: ApiClient) -> None:
         await asking.api.create(target, binding)
 
 
+async def test_a_pod_with_gates_is_bound_to_no_node(asking: ApiClient) -> None:
+    await asking.create(PODS, pod("a", schedulingGates=[{"name": "hold"}]))
+
+    with pytest.raises(Conflict, match=r"pod a has non-empty \.spec\.schedulingGates"):
+        await asking.api.create(asking.target(PODS, "a", "binding"), {"target": {"kind": "Node", "name": "one"}})
+
+
+async def test_a_pod_that_can_not_be_resized_says_why(asking: ApiClient) -> None:
+    with pytest.raises(NotFound, match="processes, whose limits no kernel enforces"):
+        asking.target(PODS, "a", "resize")
+
+
 async def test_a_binding_needs_a_target_and_a_pod(asking: ApiClient) -> None:
     await asking.create(PODS, pod("a"))
 

@@ -14,7 +14,7 @@ HOST_PORT_PREFIX = "host-port:"
 
 def host_ports(spec: PodSpec) -> dict[str, int]:
     """Return the host ports of a pod. On the host network all container ports count. Each port counts once per pod."""
-    sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")
+    sidecars = (container for container in spec.init_containers if container.is_sidecar)
     return {
         name: amount
         for container in (*spec.containers, *sidecars)

@@ -15,8 +15,6 @@ from tarragon.kube.scheduling.host_ports import host_ports
 
 ONE_POD = {PODS: 1000}
 NOT_STARTED = PodStatus()
-SIDECAR = "Always"
-"""The restart policy of an init container that keeps running beside the later containers."""
 
 Quantities = Mapping[str, str | int | float]
 
@@ -83,7 +81,7 @@ def _peak(spec: PodSpec, of_container: Callable[[Container], Resources]) -> dict
     for container in spec.init_containers:
         needed = of_container(container)
         initializing = maximum(initializing, add_resources([sidecars, needed]))
-        if container.restart_policy == SIDECAR:
+        if container.is_sidecar:
             sidecars = add_resources([sidecars, needed])
     running = add_resources([sidecars, *map(of_container, spec.containers)])
     return maximum(running, initializing)

@@ -50,6 +50,13 @@ def no_such_resource() -> ApiError:
     return failure(404, "NotFound", "the server could not find the requested resource", {})
 
 
+def no_resize() -> ApiError:
+    """The answer for a subresource of pods that a cluster has, and that could change nothing here."""
+    why = "pods can't be resized in place here: their containers are processes, whose limits no kernel enforces"
+    message = f"the server could not find the requested resource ({why}; to change requests, replace the pod)"
+    return failure(404, "NotFound", message, {})
+
+
 def method_not_allowed() -> ApiError:
     message = "the server does not allow this method on the requested resource"
     return failure(405, "MethodNotAllowed", message, {})

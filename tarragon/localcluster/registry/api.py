@@ -99,7 +99,8 @@ class Api:
         """The target for (group, version, plural). Raises NotFound when nothing is served there."""
         served = self.registry.find(*path)
         if served is None or (subresource and subresource not in served.subresources):
-            raise errors.no_such_resource()
+            is_resize = served is not None and (served.full_name, subresource) == ("pods", "resize")
+            raise errors.no_resize() if is_resize else errors.no_such_resource()
         return RequestTarget(served, namespace, name, subresource)
 
     def set_pod_admission(self, admit: Callable[[Json], None]) -> None:

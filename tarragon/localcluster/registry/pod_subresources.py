@@ -58,6 +58,8 @@ def _bound(target: RequestTarget, pod: Json, body: Json, now: str) -> Json:
     if spec.get("nodeName"):
         words = f'pod {target.name} is already assigned to node "{spec["nodeName"]}"'
         raise errors.binding_conflict(target.name, words)
+    if spec.get("schedulingGates"):
+        raise errors.binding_conflict(target.name, f"pod {target.name} has non-empty .spec.schedulingGates")
     binding_metadata = body.get("metadata")
     annotations = binding_metadata.get("annotations") if isinstance(binding_metadata, Mapping) else None
     if isinstance(annotations, Mapping) and annotations:

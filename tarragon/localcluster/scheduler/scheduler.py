@@ -91,7 +91,11 @@ class Scheduler:
         elif pod.spec.node_name:
             self._pending.pop(key, None)
             self._allocate(key, _Allocation(pod.spec.node_name, scheduling_request(pod.spec, pod.status)))
-        elif pod.metadata.is_being_deleted or (pod.spec.scheduler_name or DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER:
+        elif (
+            pod.metadata.is_being_deleted
+            or pod.spec.scheduling_gates
+            or (pod.spec.scheduler_name or DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER
+        ):
             self._pending.pop(key, None)
         elif key not in self._allocations:
             # A pod with an allocation is being bound, and the watch has not delivered the binding yet.

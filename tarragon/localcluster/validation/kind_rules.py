@@ -10,7 +10,7 @@ from tarragon.kube import name_validation
 from tarragon.localcluster.crd import definitions
 from tarragon.localcluster.kinds.resource import ServedKind
 from tarragon.localcluster.schema.field_errors import FieldError
-from tarragon.localcluster.validation import core_kinds, events, jobs, pods, rbac, services, workloads
+from tarragon.localcluster.validation import core_kinds, events, jobs, pod_scheduling, pods, rbac, services, workloads
 
 Json = dict[str, Any]
 
@@ -132,6 +132,7 @@ _BUILT_IN: Mapping[str, KindRules] = {
         prepare_create=pods.prepare_create,
         prepare_update=pods.prepare_update,
         faults=pods.faults,
+        create_faults=pod_scheduling.create_faults,
         update_faults=pods.update_faults,
         returns_deleted=True,
     ),

@@ -22,7 +22,7 @@ from tarragon.localcluster.schema.field_errors import (
     required,
     unsupported,
 )
-from tarragon.localcluster.validation import probes, tolerations, volumes
+from tarragon.localcluster.validation import pod_scheduling, probes, tolerations, volumes
 
 Json = dict[str, Any]
 
@@ -47,6 +47,8 @@ def prepare_create(pod: Json) -> None:
     _default_spec(spec)
     tolerations.add_default_tolerations(spec)
     pod["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+    if spec.get("schedulingGates"):
+        pod["status"]["conditions"] = [pod_scheduling.gated_condition(pod["metadata"]["creationTimestamp"])]
 
 
 def prepare_update(pod: Json, _: Mapping[str, Any]) -> None:
@@ -74,6 +76,8 @@ def faults(pod: Mapping[str, Any]) -> Iterator[FieldError]:
     if spec["dnsPolicy"] == "None" and not spec.get("dnsConfig"):
         yield required("spec.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
     yield from _spec_value_faults(spec)
+    yield from pod_scheduling.gate_faults(spec)
+    yield from pod_scheduling.resource_faults(spec)
 
 
 def update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
@@ -85,6 +89,7 @@ def update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fi
             return
     yield from _deadline_faults(after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
     yield from _toleration_faults(after, before)
+    yield from pod_scheduling.added_gate_faults(after, before)
     changed = sorted(_differences("spec", _immutable_part(before), _immutable_part(after)))
     if changed:
         changed = sorted(_differences("spec", _immutable_part(_normalized(old)), _immutable_part(after)))
@@ -93,9 +98,10 @@ def update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fi
 
 
 def qos_class(spec: Mapping[str, Any]) -> str:
-    """The QoS class, Guaranteed, Burstable or BestEffort, from the CPU and memory of all containers."""
+    """The QoS class, Guaranteed, Burstable or BestEffort, from the CPU and memory of all containers, or of the pod."""
     has_requests, has_limits, is_guaranteed = False, False, True
-    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    for container in [{"resources": spec["resources"]}] if spec.get("resources") else containers:
         declared = container.get("resources") or {}
         requests, limits = _compute_amounts(declared.get("requests")), _compute_amounts(declared.get("limits"))
         has_requests, has_limits = has_requests or bool(requests), has_limits or bool(limits)
@@ -122,6 +128,7 @@ def _default_spec(spec: Json) -> None:
                 port.setdefault("hostPort", port["containerPort"])
     for volume in spec.get("volumes") or ():
         volumes.default_volume(volume)
+    pod_scheduling.default_resources(spec)
 
 
 def _default_container(container: Json) -> None:
@@ -301,7 +308,7 @@ def _immutable_part(spec: Mapping[str, Any]) -> Json:
     rest = {
         name: value
         for name, value in spec.items()
-        if name not in {"containers", "initContainers", "activeDeadlineSeconds", "tolerations"}
+        if name not in {"containers", "initContainers", "activeDeadlineSeconds", "tolerations", "schedulingGates"}
     }
     for field in ("containers", "initContainers"):
         rest[field] = [

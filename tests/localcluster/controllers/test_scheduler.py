@@ -58,6 +58,19 @@ async def test_a_pod_is_bound_to_the_first_node_that_fits(world: EmbeddedCluster
     assert message == "Successfully assigned default/one to b-large"
 
 
+async def test_a_pod_with_gates_takes_no_room_and_is_bound_when_they_are_removed(world: EmbeddedCluster) -> None:
+    schedule(world)
+    await a_node(world)
+    await a_pod(world, "gated", {"cpu": "3"}, schedulingGates=[{"name": "hold"}])
+    await a_pod(world, "other", {"cpu": "3"})
+    await world.until(lambda: node_of(world, "other") == "here")
+    assert why_it_waits(world, "gated") == "Scheduling is blocked due to non-empty scheduling gates"
+
+    await world.client.patch(PODS, Key("default", "other"), {"status": {"phase": "Succeeded"}}, subresource="status")
+    await world.client.patch(PODS, Key("default", "gated"), {"spec": {"schedulingGates": None}})
+    await world.until(lambda: node_of(world, "gated") == "here")
+
+
 async def test_an_unschedulable_pod_gets_one_event_and_is_bound_when_there_is_capacity(world: EmbeddedCluster) -> None:
     schedule(world)
     await a_node(world)
