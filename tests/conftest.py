@@ -236,7 +236,7 @@ def group_of(item: pytest.Item) -> str | None:
         # Each starts several processes that train: one such test at a time is enough for any machine.
         return "tensorflow"
     parts = item.path.relative_to(ROOT).parts
-    if {"own_control_plane", "emptied_control_plane"} & set(getattr(item, "fixturenames", ())):
+    if {"own_control_plane", "emptied_control_plane", "with_gangs"} & set(getattr(item, "fixturenames", ())):
         # Two groups: in one process they take longer than all others together in theirs.
         return "faults" if "real" in parts else "own control plane"
     if item.get_closest_marker("real"):

@@ -113,6 +113,11 @@ def binaries() -> Path:
     return unpacked
 
 
+def installed_minor() -> int:
+    """The minor version of the programs that `start` would run. Raises ControlPlaneUnavailableError."""
+    return _minor(binaries())
+
+
 @dataclass(frozen=True, slots=True)
 class _Pair:
     """A certificate and its key, in PEM."""
@@ -124,12 +129,13 @@ class _Pair:
 class ControlPlane:
     """A control plane, from `start` to `stop`. The kernel kills its servers when the thread that started them ends."""
 
-    def __init__(self, folder: Path, *, full: bool, arguments: Sequence[str]) -> None:
+    def __init__(self, folder: Path, *, full: bool, arguments: Sequence[str], feature_gates: Sequence[str]) -> None:
         self.folder = folder
         self.kubeconfig = folder / "admin.kubeconfig"
         self._binaries = binaries()
         self._full = full
         self._arguments = arguments
+        self._gates = [f"--feature-gates={','.join(f'{name}=true' for name in feature_gates)}"] if feature_gates else []
         self._held = _held_ports(3)
         ports = iter([one.getsockname()[1] for one in self._held])
         self._etcd = f"http://127.0.0.1:{next(ports)}"
@@ -140,13 +146,16 @@ class ControlPlane:
         self._authority = _authority()
 
     @classmethod
-    def start(cls, folder: Path, *, full: bool = True, arguments: Sequence[str] = ()) -> ControlPlane:
+    def start(
+        cls, folder: Path, *, full: bool = True, arguments: Sequence[str] = (), feature_gates: Sequence[str] = ()
+    ) -> ControlPlane:
         """Start the servers, which answer on return. With `full`, controller-manager and scheduler run too.
 
-        `arguments` are additional flags of the API server. Raises ControlPlaneUnavailableError.
+        `arguments` are additional flags of the API server; `feature_gates` are turned on in all servers. Raises
+        ControlPlaneUnavailableError.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        control_plane = cls(folder, full=full, arguments=arguments)
+        control_plane = cls(folder, full=full, arguments=arguments, feature_gates=feature_gates)
         try:
             control_plane._prepare()
             for name in _ORDER:
@@ -326,6 +335,7 @@ class ControlPlane:
             f"--audit-log-path={self.folder / 'audit.log'}",
             *([] if self.minor < _NO_LOOPBACK_SINCE else ["--endpoint-reconciler-type=none"]),
             *disabled_plugins,
+            *self._gates,
             *self._arguments,
         ]
 
@@ -349,6 +359,7 @@ class ControlPlane:
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
             *insecure,
+            *self._gates,
         ]
 
     def _file(self, name: str) -> str:

@@ -12,6 +12,7 @@ from tarragon.job.model import (
     GENERATION_ANNOTATION,
     MANIFEST_ANNOTATION,
     RUNTIME_ID_ANNOTATION,
+    ReplicaSpec,
     TrainingJob,
 )
 from tarragon.job.tensorboard import ENDS_WITH_JOB_ANNOTATION, IMAGE_ANNOTATION, LOG_DIR_ANNOTATION
@@ -25,6 +26,8 @@ CHECKPOINT_SECONDS_ANNOTATION = "tarragon.dev/checkpoint-seconds"
 """`30`: the seconds that pods get to save a checkpoint after they were asked to leave."""
 RETRYABLE_EXIT_CODES_ANNOTATION = "tarragon.dev/retryable-exit-codes"
 """`1,42`: exit codes that restartPolicy ExitCode retries in addition to those of its table."""
+POD_GROUP_ANNOTATION = "tarragon.dev/pod-group"
+"""`native`: of a job that kube-scheduler places. It gets a PodGroup of Kubernetes 1.37, so that it starts as a gang."""
 LOGS_ANNOTATION = "tarragon.dev/logs"
 """`json` or `text`: the log format of the replicas. It overrides the default of the installation."""
 IDEMPOTENCY_KEY_ANNOTATION = "tarragon.dev/idempotency-key"
@@ -37,6 +40,7 @@ JOB_ANNOTATIONS = frozenset(
         RESIZE_ANNOTATION,
         CHECKPOINT_SECONDS_ANNOTATION,
         RETRYABLE_EXIT_CODES_ANNOTATION,
+        POD_GROUP_ANNOTATION,
         LOGS_ANNOTATION,
         IDEMPOTENCY_KEY_ANNOTATION,
         LOG_DIR_ANNOTATION,
@@ -54,8 +58,14 @@ ANNOTATIONS = "metadata.annotations"
 GANG = "gang"
 SINGLE_REPLICA = "replica"
 BY_RESTART = "restart"
+NATIVE_POD_GROUP = "native"
 SUPPORTED_VALUES: Mapping[str, Sequence[str]] = MappingProxyType(
-    {RESTART_ANNOTATION: (GANG, SINGLE_REPLICA), RESIZE_ANNOTATION: (BY_RESTART,), LOGS_ANNOTATION: ("json", "text")}
+    {
+        RESTART_ANNOTATION: (GANG, SINGLE_REPLICA),
+        RESIZE_ANNOTATION: (BY_RESTART,),
+        POD_GROUP_ANNOTATION: (NATIVE_POD_GROUP,),
+        LOGS_ANNOTATION: ("json", "text"),
+    }
 )
 """The supported values of each annotation that has a fixed set of them."""
 LAST_EXIT_CODE = 255
@@ -83,6 +93,11 @@ def is_elastic_by_restart(job: TrainingJob) -> bool:
     return job.elastic_policy is not None and (resizes_by_restart(job) or restarts_as_gang(job))
 
 
+def has_native_pod_group(job: TrainingJob) -> bool:
+    """Whether kube-scheduler is to place the job's pods as a gang, by a PodGroup of Kubernetes itself."""
+    return job.annotations.get(POD_GROUP_ANNOTATION) == NATIVE_POD_GROUP
+
+
 def checkpoint_seconds(job: TrainingJob) -> int:
     """The seconds to save a checkpoint; 0 if the annotation is missing or invalid.
 
@@ -104,6 +119,10 @@ def validate_annotations(job: TrainingJob) -> Iterator[Problem]:
         if value not in supported:
             message = f"unsupported value {value!r}"
             yield Problem(join_path(ANNOTATIONS, name), message, f"write {' or '.join(supported)}, or remove it")
+    if has_native_pod_group(job) and not all(_scheduler_name(group) for group in job.replica_specs):
+        message = "concerns only jobs that kube-scheduler places, and Tarragon would place this one"
+        remedy = "write schedulerName: default-scheduler in every pod template, or remove it"
+        yield Problem(join_path(ANNOTATIONS, POD_GROUP_ANNOTATION), message, remedy)
     invalid = [code for code in _codes(job) if not _is_exit_code(code)]
     if invalid:
         message = f"must be exit codes from 1 to {LAST_EXIT_CODE}, not {invalid[0]!r}"
@@ -141,6 +160,11 @@ def warn_about_misspelled_annotations(job: TrainingJob) -> Iterator[Problem]:
 
 def _quoted(word: str) -> str:
     return f'"{word}"'
+
+
+def _scheduler_name(group: ReplicaSpec) -> str:
+    name: str = group.template.get("spec", {}).get("schedulerName", "")
+    return name
 
 
 def _codes(job: TrainingJob) -> list[str]:

@@ -12,6 +12,7 @@ from enum import Enum
 
 from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.registry import FRAMEWORKS
+from tarragon.job.annotations import NATIVE_POD_GROUP
 from tarragon.kube.core import (
     CONFIG_MAPS,
     ENDPOINTS,
@@ -246,7 +247,10 @@ _SHARED = (
             reason=f"to manage the PodGroup of jobs whose pods are scheduled by {scheduler}",
             consequence=f"{scheduler} starts such jobs pod by pod, or not at all",
         )
-        for scheduler, kind in ((name, POD_GROUP_KINDS[kind]) for name, kind in DEFAULT_KIND_BY_SCHEDULER.items())
+        for scheduler, kind in (
+            *((name, POD_GROUP_KINDS[kind]) for name, kind in DEFAULT_KIND_BY_SCHEDULER.items()),
+            ("kube-scheduler", POD_GROUP_KINDS[NATIVE_POD_GROUP]),
+        )
     ),
     *(
         Permission(

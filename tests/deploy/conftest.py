@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.stage import Stage, a_stage, unvalidated
+from tests.real.gangs import start_with_gangs
 from tools.controlplane import ControlPlane
 
 FORCED = ("--grace-period=0", "--force")
@@ -18,6 +19,17 @@ async def empty(own_control_plane: ControlPlane) -> AsyncIterator[Stage]:
     """Nothing is installed yet."""
     async with a_stage(own_control_plane) as stage:
         yield stage
+
+
+@pytest.fixture
+async def with_gangs(tmp_path: Path) -> AsyncIterator[Stage]:
+    """Nothing is installed yet; where Kubernetes has its own gangs, they are turned on."""
+    plane = start_with_gangs(tmp_path / "plane")
+    try:
+        async with a_stage(plane) as stage:
+            yield stage
+    finally:
+        plane.stop()
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,17 +16,18 @@ from tarragon.client.port import ALL_OBJECTS, DeleteOptions, ObjectList, Selecto
 from tarragon.frameworks.mpi.framework import MPI
 from tarragon.frameworks.mpi.objects.owned_objects import CONFIG_MAPS, ROLES
 from tarragon.frameworks.registry import FRAMEWORKS
-from tarragon.job.annotations import CHECKPOINT_SECONDS_ANNOTATION
+from tarragon.job.annotations import CHECKPOINT_SECONDS_ANNOTATION, NATIVE_POD_GROUP, POD_GROUP_ANNOTATION
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS, SERVICES
-from tarragon.kube.meta import Key, Resource
+from tarragon.kube.meta import JsonObject, Key, Resource
 from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.operator.rbac import permissions
-from tarragon.plan.objects.podgroup_kinds import DEFAULT_KIND_BY_SCHEDULER, POD_GROUP_KINDS, PodGroup
-from tests.deploy.stage import TFJOBS, Json, Stage, group, verbs_of
+from tarragon.plan.objects.podgroup_kinds import DEFAULT_KIND_BY_SCHEDULER, POD_GROUP_KINDS
+from tests.deploy.stage import TFJOBS, Json, Stage, group, job, verbs_of
 from tests.deploy.test_admission_policy import FILE as POLICIES
 from tests.deploy.test_admission_policy import SINCE as POLICIES_SINCE
 from tests.deploy.test_progress import done, free_address, program_in, takes_reports
 from tests.operator.test_podgroups import definition
+from tests.real.gangs import serves_native_pod_groups
 
 pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(300)]
 
@@ -38,15 +39,21 @@ NEVER_REQUESTED = {
     *((each.resource.group, f"{each.resource.plural}/finalizers", "update") for each in FRAMEWORKS),
     ("", "pods/exec", "create"),
 }
+OF_NATIVE_POD_GROUPS = {
+    ("scheduling.k8s.io", "podgroups", verb) for verb in ("watch", "create", "get", "patch", "delete")
+}
 
 
-async def test_the_operator_lives_by_its_role_and_uses_every_verb_of_it(empty: Stage) -> None:
-    stage = empty
+def never_requested() -> set[tuple[str, str, str]]:
+    return NEVER_REQUESTED | (set() if serves_native_pod_groups() else OF_NATIVE_POD_GROUPS)
+
+
+async def test_the_operator_lives_by_its_role_and_uses_every_verb_of_it(with_gangs: Stage) -> None:
+    stage = with_gangs
     await stage.install("create", "-f", "deploy/")
     await forbid_the_rest(stage)
     await stage.node("n")
-    for kind in DEFAULT_KIND_BY_SCHEDULER.values():
-        await stage.http.create(CUSTOM_RESOURCE_DEFINITIONS, definition(POD_GROUP_KINDS[kind]))
+    await define_pod_groups(stage)
     config = await stage.token()
     first = await stage.operator(config, *takes_reports(free_address()))
     await stage.until(lambda: first.is_leading)
@@ -58,8 +65,7 @@ async def test_the_operator_lives_by_its_role_and_uses_every_verb_of_it(empty: S
     await fails_and_is_restarted(stage)
     await is_suspended_and_resumed(stage, 2)
     await is_made_smaller(stage)
-    for scheduler, kind in DEFAULT_KIND_BY_SCHEDULER.items():
-        await is_a_gang_of_others(stage, scheduler, POD_GROUP_KINDS[kind].resource)
+    await are_gangs_of_others(stage)
     await first.stop()
     await stage.until(lambda: second.is_leading)
     await is_suspended_and_resumed(stage, 3)
@@ -76,7 +82,7 @@ async def test_the_operator_lives_by_its_role_and_uses_every_verb_of_it(empty: S
     refused = [event for event in asked if event["responseStatus"].get("code") in {401, 403}]
     granted = {(each.group, each.resource, verb) for each in permissions() for verb in each.verbs}
     used = verbs_of(asked) | lists_by_watches(asked)
-    assert (verbs_of(refused), used - granted, granted - used - NEVER_REQUESTED) == (set(), set(), set())
+    assert (verbs_of(refused), used - granted, granted - used - never_requested()) == (set(), set(), set())
 
 
 def lists_by_watches(asked: Sequence[Json]) -> set[tuple[str, str, str]]:
@@ -148,23 +154,45 @@ async def is_made_smaller(stage: Stage) -> None:
     await stage.until(lambda: stage.has_pods("b-worker-0"))
 
 
-async def is_a_gang_of_others(stage: Stage, scheduler: str, groups: Resource[PodGroup]) -> None:
+async def define_pod_groups(stage: Stage) -> None:
+    """Those of other schedulers. Kubernetes itself serves its own."""
+    for kind in DEFAULT_KIND_BY_SCHEDULER.values():
+        await stage.http.create(CUSTOM_RESOURCE_DEFINITIONS, definition(POD_GROUP_KINDS[kind]))
+
+
+async def are_gangs_of_others(stage: Stage) -> None:
+    for scheduler, kind in DEFAULT_KIND_BY_SCHEDULER.items():
+        await is_a_gang_of_others(stage, scheduler, kind, lambda least: {"minMember": least})
+    if serves_native_pod_groups():
+        await is_a_gang_of_others(stage, "other", NATIVE_POD_GROUP, native_spec)
+
+
+def native_spec(least: int) -> JsonObject:
+    return {"schedulingPolicy": {"gang": {"minCount": least}}}
+
+
+async def is_a_gang_of_others(stage: Stage, scheduler: str, kind: str, spec: Callable[[int], JsonObject]) -> None:
     """At first there is one of that name already; then one that follows an edit, and goes with the job's end."""
+    groups = POD_GROUP_KINDS[kind].resource
     key = Key("default", scheduler)
     stranger = {
         "apiVersion": groups.api_version,
         "kind": "PodGroup",
         "metadata": {"name": scheduler, "namespace": "default"},
+        "spec": spec(1),
     }
     await stage.http.create(groups, stranger)
     worker = group(1)
     worker["template"]["spec"]["schedulerName"] = scheduler
-    await stage.submit(scheduler, Worker=worker)
+    asking = job(scheduler, "default", Worker=worker)
+    if kind == NATIVE_POD_GROUP:
+        asking["metadata"]["annotations"] = {POD_GROUP_ANNOTATION: kind}
+    await stage.http.create(TFJOBS, asking)
     await stage.until_told(scheduler, "FailedCreatePodGroup")
     await stage.http.delete(groups, key)
     await stage.until(lambda: Key("default", f"{scheduler}-worker-0") in stage.pods.objects)
     await stage.change(scheduler, {"runPolicy": {"schedulingPolicy": {"minAvailable": 2}}})
-    while (await stage.http.get(groups, key)).spec["minMember"] != 2:
+    while not spec(2).items() <= (await stage.http.get(groups, key)).spec.items():
         await stage.clock.sleep(0.1)
     await stage.change(scheduler, {"runPolicy": {"suspend": True}})
     await stage.until_state(scheduler, "Suspended")

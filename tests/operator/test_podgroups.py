@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.plan.objects.podgroup_kinds import POD_GROUP_KINDS, PodGroup, PodGroupKind
 from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.plan.reconcile.decide import decide
-from tests.operator.stage import TFJOBS, Stage, group
+from tests.operator.stage import TFJOBS, Stage, group, job
 from tests.plan.world import World, manifest
 
 Json = dict[str, Any]
@@ -145,6 +146,77 @@ def placed_by_default(replicas: dict[str, int]) -> Json:
     for each in job["spec"]["tfReplicaSpecs"].values():
         each["template"]["spec"]["schedulerName"] = "default-scheduler"
     return job
+
+
+def annotated(replicas: dict[str, int], **annotations: str) -> Json:
+    job = placed_by_default(replicas)
+    job["metadata"]["annotations"] = {"tarragon.dev/pod-group": "native", **annotations}
+    return job
+
+
+def test_a_job_asks_for_a_group_of_kubernetes_by_its_annotation() -> None:
+    alone = {"gang": {"minCount": 2}}
+
+    assert first_group(annotated({"Worker": 2})) == {"schedulingPolicy": alone}
+    assert first_group(annotated({"Worker": 2}, **{"tarragon.dev/restart": "gang"})) == {
+        "schedulingPolicy": alone,
+        "disruptionMode": {"all": {}},
+    }
+
+
+def first_group(job: Json) -> Json:
+    """The spec of the PodGroup that is made before the first pod."""
+    world = World(job)
+    while not any(create.resource == PODS for create in world.decide().creates):
+        world.step()
+    first = world.decide().creates[0]
+    assert (first.resource.full_name, first.is_sequential) == ("podgroups.scheduling.k8s.io", True)
+    spec: Json = first.body["spec"]
+    return spec
+
+
+def test_pods_stay_in_the_group_that_their_template_names() -> None:
+    job = annotated({"Worker": 1})
+    spec = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
+    spec["schedulingGroup"] = {"podGroupName": "of-a-workload"}
+    world = World(job)
+    world.settle()
+
+    assert world.pods["dist-worker-0"]["spec"]["schedulingGroup"] == {"podGroupName": "of-a-workload"}
+
+
+def test_a_group_of_kubernetes_needs_pods_that_tarragon_does_not_place() -> None:
+    job = annotated({"Worker": 1})
+    del job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["schedulerName"]
+    world = World(job)
+    world.settle()
+
+    assert "write schedulerName: default-scheduler in every pod template" in json.dumps(world.job["status"])
+
+
+def test_a_changed_priority_class_is_not_sent_where_it_may_not_change() -> None:
+    edited = {"schedulingPolicy": {"priorityClass": "high", "minAvailable": 2}}
+    world = World(annotated({"Worker": 3}))
+    world.job["spec"]["runPolicy"] = edited
+    groups = POD_GROUP_KINDS["native"].resource
+    world.settle()
+    seen = replace(world.observed(), pod_groups={groups.full_name: a_group(world)})
+
+    patches = decide(world.framework, seen, world.now).patches
+
+    assert [patch.body["spec"] for patch in patches] == [{"schedulingPolicy": {"gang": {"minCount": 2}}}]
+
+
+async def test_a_server_without_groups_of_kubernetes_says_what_it_lacks(stage: Stage) -> None:
+    asking = job("job", Worker=placed_by("default-scheduler", 1, cpu="1"))
+    asking["metadata"]["annotations"] = {"tarragon.dev/pod-group": "native"}
+    await stage.world.client.create(TFJOBS, asking)
+    start(stage)
+
+    await stage.world.until(lambda: bool(stage.events("FailedCreatePodGroup")))
+
+    assert "Kubernetes 1.37 with the feature gate GenericWorkload" in stage.events("FailedCreatePodGroup")[0]
+    assert stage.pods() == {}
 
 
 async def test_a_group_goes_when_its_job_is_suspended_and_comes_back_with_it(stage: Stage) -> None:

@@ -115,7 +115,7 @@ class Informers:
         self._classes: CacheReader[StorageClass] = cache_of(STORAGE_CLASSES)
         self.priority_classes: CacheReader[PriorityClass] = cache_of(PRIORITY_CLASSES)
         self.pod_groups: Sequence[CacheReader[PodGroup]] = [
-            cache_of(POD_GROUP_KINDS[name].resource) for name in dict.fromkeys(settings.pod_groups.values())
+            cache_of(POD_GROUP_KINDS[name].resource) for name in settings.pod_group_kinds
         ]
         self.owned_objects = OwnedObjectCaches(frameworks, cache_of)
         optional: list[CacheReader[Json]] = [self.jobs[each.kind] for each in frameworks if each.is_crd_optional]

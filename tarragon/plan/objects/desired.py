@@ -104,7 +104,7 @@ def build_owned_object(plan: JobBlueprint, wanted: OwnedObject) -> JsonObject:
 def build_pods(plan: JobBlueprint, replicas: Iterable[Replica]) -> Iterator[JsonObject]:
     """Yield the pods of these replicas only: of ten thousand pods, one may be missing."""
     wire = plan.dialect.discovery_config(plan.job, plan.size, plan.settings.cluster_domain)
-    kind = pod_group_kind(plan.job, plan.settings.pod_groups)
+    kind = pod_group_kind(plan.job, plan.settings.pod_groups, plan.settings.scheduler_name)
     for replica in replicas:
         group = plan.job.replica_spec(replica.type)
         if group is not None:

@@ -12,10 +12,14 @@ from types import MappingProxyType
 
 from tarragon.base import quantity
 from tarragon.base.resources import PODS, Resources, add_resources
+from tarragon.job.annotations import NATIVE_POD_GROUP, has_native_pod_group, restarts_as_gang
 from tarragon.job.model import Decides, Replica, ReplicaSpec, TrainingJob
 from tarragon.kube.meta import Json, JsonObject, PartialObjectMetadata, Resource
 from tarragon.kube.scheduling.host_ports import HOST_PORT_PREFIX
 from tarragon.plan.nodes.replica_requests import group_request
+
+SCHEDULING_GROUP = "schedulingGroup"
+"""The field of a pod spec that names the pod's PodGroup, since Kubernetes 1.36."""
 
 
 class PodGroup(PartialObjectMetadata, frozen=True):
@@ -35,6 +39,10 @@ class PodGroupKind:
     labels: Callable[[TrainingJob, Replica], Mapping[str, str]] = lambda _, __: {}
     pod_spec: Callable[[TrainingJob], JsonObject] = lambda _: {}
     """Builds the fields of the pod spec that name the group."""
+    served_by: str = ""
+    """What makes the API server know the group; empty for what the scheduler's own installation brings."""
+    immutable: frozenset[str] = frozenset()
+    """The fields of the group's spec that the API server never lets change."""
 
 
 def _volcano(job: TrainingJob, least: int) -> JsonObject:
@@ -57,7 +65,9 @@ def _plugins(job: TrainingJob, least: int) -> JsonObject:
 def _native(job: TrainingJob, least: int) -> JsonObject:
     name = job.run_policy.scheduling_policy.priority_class
     priority = {"priorityClassName": name} if name else {}
-    return {"schedulingPolicy": {"gang": {"minCount": least}}, **priority}
+    # Where one lost replica stops them all, preempting one alone would only waste what the others hold.
+    disruption: JsonObject = {"disruptionMode": {"all": {}}} if restarts_as_gang(job) else {}
+    return {"schedulingPolicy": {"gang": {"minCount": least}}, **priority, **disruption}
 
 
 def _resource(group: str, version: str) -> Resource[PodGroup]:
@@ -79,10 +89,13 @@ POD_GROUP_KINDS: Mapping[str, PodGroupKind] = MappingProxyType(
             spec=_plugins,
             labels=lambda job, _: {"scheduling.x-k8s.io/pod-group": job.key.name},
         ),
-        "native": PodGroupKind(
+        NATIVE_POD_GROUP: PodGroupKind(
             resource=_resource("scheduling.k8s.io", "v1beta1"),
             spec=_native,
-            pod_spec=lambda job: {"schedulingGroup": {"podGroupName": job.key.name}},
+            pod_spec=lambda job: {SCHEDULING_GROUP: {"podGroupName": job.key.name}},
+            served_by="Kubernetes 1.37 with the feature gate GenericWorkload and "
+            "--runtime-config=scheduling.k8s.io/v1beta1",
+            immutable=frozenset({"priorityClassName", "disruptionMode"}),
         ),
     }
 )
@@ -93,13 +106,20 @@ DEFAULT_KIND_BY_SCHEDULER: Mapping[str, str] = MappingProxyType(
 """The schedulers' default names, with the kind of PodGroup that they need."""
 
 
-def pod_group_kind(job: TrainingJob, by_scheduler: Mapping[str, str]) -> PodGroupKind | None:
-    """Return the PodGroup kind of the one scheduler that all pods of the job name; None if it needs none."""
-    scheduler_names = {
-        group.template.get("spec", {}).get("schedulerName", "") for group in job.replica_specs if group.replicas
-    }
-    (name, *others) = scheduler_names or {""}
-    return None if others else POD_GROUP_KINDS.get(by_scheduler.get(name, ""))
+def pod_group_kind(job: TrainingJob, by_scheduler: Mapping[str, str], own_scheduler: str) -> PodGroupKind | None:
+    """Return the PodGroup kind of the one scheduler that all pods of the job name; None if it needs none.
+
+    The job's annotation comes before `by_scheduler`. Tarragon's `own_scheduler` needs no PodGroups. Pods whose template
+    names a PodGroup of Kubernetes stay in that one.
+    """
+    specs = [group.template.get("spec", {}) for group in job.replica_specs if group.replicas]
+    (name, *others) = {spec.get("schedulerName", "") for spec in specs} or {""}
+    if others or name in {"", own_scheduler}:
+        return None
+    kind = NATIVE_POD_GROUP if has_native_pod_group(job) else by_scheduler.get(name, "")
+    if kind == NATIVE_POD_GROUP and any(SCHEDULING_GROUP in spec for spec in specs):
+        return None
+    return POD_GROUP_KINDS.get(kind)
 
 
 def minimum_pods(job: TrainingJob) -> int:

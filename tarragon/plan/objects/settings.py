@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tarragon.job.annotations import NATIVE_POD_GROUP
 from tarragon.kube.meta import JsonObject
 from tarragon.plan.objects.accelerators import Accelerator
 from tarragon.plan.objects.gpu_anchors import AnchorSettings
@@ -64,6 +65,11 @@ class OperatorSettings:
     """By job kind, values of fields that new jobs get if they lack them. Each generation takes those that it has."""
     other_managers: Mapping[str, str] = field(default_factory=dict)
     """By job kind, a description of another operator that manages it. Jobs that are not ours yet are left to it."""
+
+    @property
+    def pod_group_kinds(self) -> Sequence[str]:
+        """The kinds of PodGroups that jobs may have: those of schedulers, and that which a job's annotation names."""
+        return tuple(dict.fromkeys([*self.pod_groups.values(), NATIVE_POD_GROUP])) if self.pod_groups else ()
 
     @property
     def anchor_namespace(self) -> str:

@@ -39,7 +39,8 @@ def with_pod_group_actions(view: JobView, step: Actions) -> Actions:
 
     The queue of an existing PodGroup is kept: Volcano users move their jobs between queues that way.
     """
-    kind = pod_group_kind(view.job, view.observed.settings.pod_groups)
+    settings = view.observed.settings
+    kind = pod_group_kind(view.job, settings.pod_groups, settings.scheduler_name)
     if kind is None or step.metadata_patch is not None or view.is_spec_invalid:
         return step
     found = view.observed.pod_groups.get(kind.resource.full_name)
@@ -57,6 +58,8 @@ def with_pod_group_actions(view: JobView, step: Actions) -> Actions:
         # A PodGroup of another owner, or one being deleted, makes the create fail: the name is taken.
         makes_pods = any(create.resource == PODS for create in step.creates)
         needed_because = f"the scheduler that its pods name needs a PodGroup ({kind.resource.full_name})"
+        if kind.served_by:
+            needed_because += f", served by {kind.served_by}"
         group = Create(
             resource=kind.resource,
             body=build_pod_group(view.blueprint, kind),
@@ -69,8 +72,8 @@ def with_pod_group_actions(view: JobView, step: Actions) -> Actions:
 
 
 def _spec_changes(kind: PodGroupKind, job: TrainingJob, existing: PodGroup) -> JsonObject:
-    """Return the spec fields that we manage and that differ from the desired ones."""
-    keep_fields = {"queue"} if existing.spec.get("queue") else set()
+    """Return the spec fields that we manage, that may change, and that differ from the desired ones."""
+    keep_fields = kind.immutable | ({"queue"} if existing.spec.get("queue") else frozenset())
     spec = {name: value for name, value in kind.spec(job, minimum_pods(job)).items() if name not in keep_fields}
     return create_merge_patch({name: existing.spec[name] for name in spec if name in existing.spec}, spec)
 
