@@ -143,9 +143,13 @@ class ReplicaState:
 
     @property
     def container_restarts(self) -> int:
-        """Restarts by the kubelet, summed over all containers: this is what backoffLimit has always counted."""
-        statuses = (*self.pod.status.container_statuses, *self.pod.status.init_container_statuses)
-        return sum(status.restart_count for status in statuses)
+        """Restarts by the kubelet, summed over containers: this is what backoffLimit has always counted.
+
+        Init containers that are sidecars do not count: a restart is no failure of theirs, and the others run on.
+        """
+        sidecars = sidecar_names(self.pod)
+        init_statuses = (each for each in self.pod.status.init_container_statuses if each.name not in sidecars)
+        return sum(status.restart_count for status in (*self.pod.status.container_statuses, *init_statuses))
 
 
 def replica_state(pod: Pod, main: str, policy: RestartPolicy, exit_codes: ExitCodeTable) -> ReplicaState:
@@ -209,6 +213,20 @@ def termination_of(pod: Pod, main: str) -> PodTermination | None:
     if pod.status.phase == "Failed" or _is_failed_for_good(pod, terminated):
         return _failure(pod, terminated)
     return None
+
+
+def sidecar_names(pod: Pod) -> frozenset[str]:
+    """The names of init containers that keep running beside the others."""
+    return frozenset(container.name for container in pod.spec.init_containers if container.is_sidecar)
+
+
+def has_only_sidecars_left(pod: Pod) -> bool:
+    """Whether all containers have ended for good, so that the kubelet is stopping the sidecars and the pod ends."""
+    if pod.is_finished or not sidecar_names(pod):
+        return False
+    states = {status.name: status.state.terminated for status in pod.status.container_statuses}
+    ends = [states.get(container.name) for container in pod.spec.containers]
+    return all(_is_clean_for_good(pod, ended) or _is_failed_for_good(pod, ended) for ended in ends)
 
 
 def _is_kubelet_rejection(reason: str) -> bool:
@@ -327,8 +345,12 @@ def _ending_of_container(terminated: ContainerStateTerminated) -> PodTermination
 
 
 def _failed_init(pod: Pod) -> ContainerStateTerminated | None:
-    """The termination of the failed init container that kept the main container from starting."""
-    for status in pod.status.init_container_statuses:
+    """The termination of the failed init container that kept the main container from starting.
+
+    A sidecar is started again whatever its exit code was, so it has not failed the pod.
+    """
+    sidecars = sidecar_names(pod)
+    for status in (each for each in pod.status.init_container_statuses if each.name not in sidecars):
         ended = status.state.terminated or status.last_state.terminated
         if ended is not None and ended.exit_code != 0 and not status.ready:
             message = ": ".join(filter(None, (f"init container {status.name}", ended.message)))

@@ -131,6 +131,27 @@ def test_a_sidecar_that_fails_fails_nobody() -> None:
     assert (state(world), world.created["dist-worker-0"]) == ("Running", 1)
 
 
+def test_a_pod_whose_sidecar_is_being_stopped_stays_for_its_logs_when_the_job_ends() -> None:
+    """The kubelet stops init containers with restartPolicy Always after the main container: the pod ends by itself."""
+    body = manifest({"Worker": 1}, run_policy={"cleanPodPolicy": "Running"})
+    spec = body["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
+    spec["initContainers"] = [{"name": "proxy", "image": "proxy", "restartPolicy": "Always"}]
+    world = World(body)
+    world.settle()
+    world.admit()
+    world.settle()
+    world.run()
+    sidecar = {"name": "proxy", "state": {"running": {}}, "restartCount": 3}
+    main = {"name": "tensorflow", "state": {"terminated": {"exitCode": 0}}, "restartCount": 0}
+    status = {"phase": "Running", "containerStatuses": [main], "initContainerStatuses": [sidecar]}
+    world.pods["dist-worker-0"] = {**world.pods["dist-worker-0"], "status": status}
+    world.settle()
+
+    assert state(world) == "Succeeded"
+    assert list(world.own_pods()) == ["dist-worker-0"]
+    assert "deletionTimestamp" not in world.pods["dist-worker-0"]["metadata"]
+
+
 def test_the_pod_that_failed_stays_for_its_logs_while_those_that_run_go() -> None:
     """Section 5, theme 11; trainer#128, #536, #661: with the running ones everything was deleted, or nothing."""
     world = running(run_policy={"cleanPodPolicy": "Running"})

@@ -8,9 +8,15 @@ import pytest
 
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5, UP_TO_TRAINING_OPERATOR_1_4, ExitCodeTable
 from tarragon.job.model import RestartPolicy
-from tarragon.job.replica_state import PodOutcome, ReplicaAction, replica_state, termination_of
+from tarragon.job.replica_state import (
+    PodOutcome,
+    ReplicaAction,
+    has_only_sidecars_left,
+    replica_state,
+    termination_of,
+)
 from tarragon.kube.codec import format_time
-from tarragon.kube.core import Pod
+from tarragon.kube.core import Container, Pod
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 
@@ -44,6 +50,14 @@ def fate_of(found: Pod, policy: RestartPolicy, table: ExitCodeTable = SINCE_TRAI
     return replica_state(found, "tensorflow", policy, table).action
 
 
+SIDECAR = {"name": "proxy", "restartPolicy": "Always"}
+
+
+def with_init_containers(found: Pod, *containers: dict[str, Any]) -> Pod:
+    spec = msgspec.structs.replace(found.spec, init_containers=msgspec.convert(containers, list[Container]))
+    return msgspec.structs.replace(found, spec=spec)
+
+
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown", ""])
 def test_a_pod_on_its_way_has_not_ended(phase: str) -> None:
     assert end_of(pod(phase)) is None
@@ -65,6 +79,38 @@ def test_the_main_container_decides_failure_though_sidecars_run_on() -> None:
 def test_what_the_kubelet_will_start_again_has_not_ended() -> None:
     assert end_of(pod("Running", 1, policy="OnFailure")) is None
     assert end_of(pod("Running", 0, policy="Always")) is None
+
+
+def test_a_sidecar_that_ended_with_an_error_is_not_why_its_pod_failed() -> None:
+    ended = {"terminated": {"exitCode": 2, "reason": "Error"}}
+    inits = [{"name": "proxy", "state": ended, "restartCount": 4}, {"name": "fetch", "state": {}, "restartCount": 1}]
+    failed = pod("Failed", status={"initContainerStatuses": inits, "containerStatuses": []})
+    found = with_init_containers(failed, SIDECAR, {"name": "fetch"})
+
+    ending = termination_of(found, "tensorflow")
+
+    assert ending is not None
+    assert (ending.outcome, ending.exit_code) == (PodOutcome.FAILED, None)
+
+
+def test_restarts_of_a_sidecar_are_not_restarts_of_the_replica() -> None:
+    inits = [{"name": "proxy", "restartCount": 4}, {"name": "fetch", "restartCount": 1}]
+    found = with_init_containers(pod("Running", status={"initContainerStatuses": inits}), SIDECAR, {"name": "fetch"})
+
+    state = replica_state(found, "tensorflow", RestartPolicy.ON_FAILURE, SINCE_TRAINING_OPERATOR_1_5)
+
+    assert state.container_restarts == 1
+
+
+def test_a_pod_ends_by_itself_when_no_container_but_sidecars_will_run_again() -> None:
+    def ended(code: int) -> Pod:
+        states = {"sidecar": {"terminated": {"exitCode": 0}}, "tensorflow": {"terminated": {"exitCode": code}}}
+        statuses = [{"name": name, "state": state} for name, state in states.items()]
+        return pod("Running", policy="OnFailure", status={"containerStatuses": statuses})
+
+    assert has_only_sidecars_left(with_init_containers(ended(0), SIDECAR))
+    assert not has_only_sidecars_left(with_init_containers(ended(1), SIDECAR))
+    assert not has_only_sidecars_left(ended(0))
 
 
 def test_a_failed_init_container_tells_its_own_code() -> None:

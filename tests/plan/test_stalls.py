@@ -324,9 +324,9 @@ def test_a_pod_that_does_not_go_keeps_its_successor_from_coming_and_is_told() ->
 # -------------------------------------------------------------------------------------------------------- single pods
 
 
-def pod(status: dict[str, Any]) -> Pod:
+def pod(status: dict[str, Any], **spec: Any) -> Pod:
     metadata = {"name": "p", "namespace": "n", "creationTimestamp": format_time(START)}
-    spec = {"nodeName": "n-1", "containers": [{"name": "tensorflow"}]}
+    spec = {"nodeName": "n-1", "containers": [{"name": "tensorflow"}], **spec}
     return decode(encode({"metadata": metadata, "spec": spec, "status": status}), CachedPod)
 
 
@@ -341,3 +341,51 @@ def test_a_kubelet_that_says_nothing_is_told_and_is_no_hindrance() -> None:
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_nothing_stops_what_has_ended(phase: str) -> None:
     assert find_stall(pod({"phase": phase}), "tensorflow") is None
+
+
+SIDECAR = {"initContainers": [{"name": "proxy", "restartPolicy": "Always"}]}
+NO_IMAGE = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+
+
+def test_a_sidecar_that_can_not_start_again_stops_nobody_who_trains() -> None:
+    main = {"name": "tensorflow", "ready": True, "state": {"running": {"startedAt": format_time(START)}}}
+    inits = [{"name": "proxy", "state": NO_IMAGE}]
+    found = find_stall(
+        pod({"phase": "Running", "containerStatuses": [main], "initContainerStatuses": inits}, **SIDECAR), "tensorflow"
+    )
+
+    assert found is not None
+    assert (found.message, found.prevents_start) == ("container proxy: not found", False)
+
+
+def test_a_sidecar_that_can_not_start_first_keeps_the_training_from_starting() -> None:
+    main = {"name": "tensorflow", "state": {"waiting": {"reason": "PodInitializing"}}}
+    inits = [{"name": "proxy", "state": NO_IMAGE}]
+    found = find_stall(pod({"containerStatuses": [main], "initContainerStatuses": inits}, **SIDECAR), "tensorflow")
+
+    assert found is not None
+    assert (found.message, found.prevents_start) == ("init container proxy: not found", True)
+
+
+def test_a_sidecar_whose_startup_probe_fails_is_named() -> None:
+    main = {"name": "tensorflow", "state": {"waiting": {"reason": "PodInitializing"}}}
+    state = {"running": {"startedAt": format_time(START)}}
+    inits = [{"name": "proxy", "started": False, "state": state}]
+    found = find_stall(pod({"containerStatuses": [main], "initContainerStatuses": inits}, **SIDECAR), "tensorflow")
+
+    assert found is not None
+    assert found.reason == "PodInitializing"
+    assert found.message.endswith("without having started: its startupProbe or postStart hook has not succeeded")
+
+
+def test_once_volumes_and_network_are_ready_only_the_image_is_missing() -> None:
+    waiting = [{"name": "tensorflow", "state": {"waiting": {"reason": "ContainerCreating"}}}]
+    prepared = {"type": "PodReadyToStartContainers", "status": "True", "lastTransitionTime": format_time(START)}
+
+    def message(*conditions: dict[str, Any]) -> str:
+        found = find_stall(pod({"containerStatuses": waiting, "conditions": [*conditions]}), "tensorflow")
+        assert found is not None
+        return found.message
+
+    assert message(prepared).startswith("node n-1 is still pulling the image;")
+    assert message().startswith("node n-1 is still pulling the image or mounting volumes;")

@@ -14,6 +14,7 @@ from tarragon.cli.output.log_lines import LineSplitter, stamp_time
 from tarragon.client.errors import ApiError, NotFound, Unavailable, Unreachable, unreachable
 from tarragon.client.port import Client, LogOptions
 from tarragon.job.model import Replica
+from tarragon.job.replica_state import sidecar_names
 from tarragon.kube.core import ContainerStatus, Pod
 
 DRAIN_TIMEOUT = 5.0
@@ -236,14 +237,15 @@ class LogStreamer:
 
 
 def container_runs(replica: Replica, pod: Pod, main_container: str, only: str = "") -> Iterator[ContainerRun]:
-    """Yields the newest run of the main container and of every init container that has started. No sidecars.
+    """Yields the newest run of the main container and of each init container that has started, without sidecars.
 
     `only` names one container to use instead of these.
     """
     names = [container.name for container in pod.spec.containers]
     main = main_container if main_container in names else names[0] if names else ""
+    beside = (sidecar_names(pod) | set(names)) - {main}
     for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-        is_selected = status.name == only if only else status.name == main or status.name not in names
+        is_selected = status.name == only if only else status.name not in beside
         if is_selected and has_started(status):
             yield ContainerRun(replica, pod.metadata.uid, status.name, status.restart_count)
 

@@ -41,10 +41,10 @@ Amounts = dict[str, str | int | float]
 
 _INDEX_LABELS = frozenset({"training.kubeflow.org/replica-index", "replica-index", "tf-replica-index", "task_index"})
 """Labels that differ between Tarragon's pods of one replica type. They are dropped, so that the rest can be shared."""
-_HEALTHY_CONDITIONS = frozenset(
-    {"Initialized", "Ready", "ContainersReady", "PodScheduled", "PodReadyToStartContainers"}
-)
+_HEALTHY_CONDITIONS = frozenset({"Initialized", "Ready", "ContainersReady", "PodScheduled"})
 """Pod conditions that are dropped while they are True."""
+_BEFORE_START = frozenset({"PodReadyToStartContainers", "PodHasNetwork"})
+"""Pod conditions that, while they are True, are dropped once the pod runs."""
 
 _KEPT_ANNOTATIONS = (
     ROUND_ANNOTATION,
@@ -180,7 +180,7 @@ def _pod_status(status: PodStatus, spec: PodSpec) -> PodStatus:
         reason=status.reason,
         message=status.message,
         nominated_node_name=intern(status.nominated_node_name),
-        conditions=[condition for condition in status.conditions if _is_relevant(condition)] or _NO_CONDITIONS,
+        conditions=[each for each in status.conditions if _is_relevant(each, status.phase)] or _NO_CONDITIONS,
         container_statuses=[_container_status(each, requests) for each in status.container_statuses] or _NO_STATUSES,
         init_container_statuses=[_container_status(each, requests) for each in status.init_container_statuses]
         or _NO_STATUSES,
@@ -189,8 +189,10 @@ def _pod_status(status: PodStatus, spec: PodSpec) -> PodStatus:
     )
 
 
-def _is_relevant(condition: PodCondition) -> bool:
-    return condition.status != "True" or condition.type not in _HEALTHY_CONDITIONS
+def _is_relevant(condition: PodCondition, phase: str) -> bool:
+    if condition.status != "True":
+        return True
+    return phase == "Pending" if condition.type in _BEFORE_START else condition.type not in _HEALTHY_CONDITIONS
 
 
 def _container_status(status: ContainerStatus, requests: Mapping[str, Amounts]) -> ContainerStatus:

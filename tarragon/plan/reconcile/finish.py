@@ -7,6 +7,7 @@ from dataclasses import replace
 from tarragon.job import conditions
 from tarragon.job.eviction_notice import eviction_time
 from tarragon.job.model import CleanPodPolicy
+from tarragon.job.replica_state import has_only_sidecars_left
 from tarragon.job.status import JobStatus, ReplicaStatus
 from tarragon.kube.core import Pod
 from tarragon.plan.lifecycle.graceful_eviction import delete_pod
@@ -64,7 +65,8 @@ def _is_cleaned_up(pod: Pod, policy: CleanPodPolicy, status: JobStatus) -> bool:
         return True  # It was already being evicted, and no replica is left that would use its checkpoint.
     if policy is CleanPodPolicy.ALL:
         return True
-    return not pod.is_finished and (policy is CleanPodPolicy.RUNNING or _failed_by_limit(status))
+    is_running = not pod.is_finished and not has_only_sidecars_left(pod)
+    return is_running and (policy is CleanPodPolicy.RUNNING or _failed_by_limit(status))
 
 
 def _failed_by_limit(status: JobStatus) -> bool:

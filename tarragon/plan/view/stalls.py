@@ -9,7 +9,7 @@ import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tarragon.job.replica_state import main_container_status
+from tarragon.job.replica_state import main_container_status, sidecar_names
 from tarragon.job.termination_message import telling_line
 from tarragon.kube.codec import format_time
 from tarragon.kube.core import ContainerStateTerminated, ContainerStatus, Node, Pod, PodCondition
@@ -117,8 +117,9 @@ def _unscheduled(pod: Pod) -> Stall | None:
 
 def _stalls_on_node(pod: Pod, main: str) -> Iterator[Stall]:
     """Yield what stops the pod, in the order in which a node starts a pod."""
-    yield from _initialization(pod)
     status = main_container_status(pod, main)
+    if status is None or not _has_run(status):
+        yield from _initialization(pod)
     waiting_stall = _waiting(status) if status is not None else None
     if waiting_stall is not None:
         yield waiting_stall
@@ -129,23 +130,35 @@ def _stalls_on_node(pod: Pod, main: str) -> Iterator[Stall]:
         yield from _unready(pod, status)
 
 
+def _has_run(status: ContainerStatus) -> bool:
+    """Whether the container has run in this pod. From then on, it does not wait for sidecars."""
+    return status.state.waiting is None or status.last_state.terminated is not None
+
+
 def _sidecar_stalls(pod: Pod, main: ContainerStatus) -> Iterator[Stall]:
     """Yield stalls of other containers. They never prevent a start: the main container trains without them."""
-    for other in pod.status.container_statuses:
+    sidecars = sidecar_names(pod)
+    beside = (each for each in pod.status.init_container_statuses if each.name in sidecars)
+    for other in (*beside, *pod.status.container_statuses):
         waiting_stall = _waiting(other, f"container {other.name}: ") if other.name != main.name else None
         if waiting_stall is not None:
             yield replace(waiting_stall, prevents_start=False)
 
 
 def _initialization(pod: Pod) -> Iterator[Stall]:
-    sidecars = {container.name for container in pod.spec.init_containers if container.restart_policy == "Always"}
+    """Yield what keeps the init containers from ending, and sidecars from starting: the main container waits."""
+    sidecars = sidecar_names(pod)
     for status in pod.status.init_container_statuses:
         waiting_stall = _waiting(status, f"init container {status.name}: ")
         running = status.state.running
         if waiting_stall is not None:
             yield waiting_stall
-        elif running is not None and status.name not in sidecars and running.started_at is not None:
+        elif running is not None and running.started_at is not None:
             message = f"init container {status.name} has run since {format_time(running.started_at)}"
+            if status.name in sidecars and status.started:
+                continue
+            if status.name in sidecars:
+                message += " without having started: its startupProbe or postStart hook has not succeeded"
             yield Stall(reason=INITIALIZING, message=message, report_at=running.started_at + LONG_DELAY)
 
 
@@ -186,8 +199,15 @@ def _creation(pod: Pod) -> Iterator[Stall]:
         message = f"the kubelet of node {pod.spec.node_name} has not started the pod"
         yield from _after_long(POD_NOT_STARTED_BY_KUBELET, message, pod.metadata.creation_timestamp)
     elif not _waits_for_init(pod):
-        message = f"node {pod.spec.node_name} is still pulling the image or mounting volumes; {_describe_hint(pod)}"
+        doing = "pulling the image" if _is_prepared(pod) else "pulling the image or mounting volumes"
+        message = f"node {pod.spec.node_name} is still {doing}; {_describe_hint(pod)}"
         yield from _after_long(CREATING, message, _since(pod, "Ready"))
+
+
+def _is_prepared(pod: Pod) -> bool:
+    """Whether the kubelet says that volumes and network are ready; those before 1.29 do not say it."""
+    found = (pod.condition(kind) for kind in _SANDBOX_CONDITIONS)
+    return any(condition is not None and condition.status == "True" for condition in found)
 
 
 def _unprepared(pod: Pod) -> PodCondition | None:
