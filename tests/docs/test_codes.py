@@ -16,6 +16,7 @@ TEXT = (ROOT / "docs" / "scheduling.md").read_text()
 SECTION = TEXT.partition("## Why a job waits\n")[2].partition("\n## ")[0]
 OF_PLACES = {
     actions.REFUSED,
+    actions.REFUSED_FOR_GATES,
     actions.NAME_TAKEN,
     start_timeout.MOVED_TOO_OFTEN,
     left_to_kube_scheduler.LEFT_TO_KUBE_SCHEDULER,

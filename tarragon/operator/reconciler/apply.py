@@ -26,7 +26,16 @@ from tarragon.kube.event import MESSAGE_LIMIT, Event, ObjectReference
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, OwnerReference, PartialObjectMetadata, Resource
 from tarragon.operator.informers.create_backoff import is_rejected_by_server
 from tarragon.operator.reconciler.generated import generated_content
-from tarragon.plan.view.actions import NAME_TAKEN, REFUSED, Actions, AnnotatePod, Create, Delete, Patch
+from tarragon.plan.view.actions import (
+    NAME_TAKEN,
+    REFUSED,
+    REFUSED_FOR_GATES,
+    Actions,
+    AnnotatePod,
+    Create,
+    Delete,
+    Patch,
+)
 
 Operation = Literal["Create", "Delete"]
 
@@ -39,7 +48,7 @@ _SUFFIX_LENGTH = len(" and 10000 more")
 class CreateRefused(Exception):
     """A quota, a policy or a foreign object prevents a create; the message is meant for the job's user.
 
-    `reason` is REFUSED or NAME_TAKEN of `plan.view.actions`.
+    `reason` is that of a `RejectedCreate`.
     """
 
     def __init__(self, create: Create, error: ApiError, reason: str = REFUSED) -> None:
@@ -241,10 +250,16 @@ async def _create_if_missing(cluster: Client, create: Create, result: _StepResul
             await _use_existing(cluster, create, error)
     except ApiError as error:
         if is_rejected_by_server(error):
-            raise CreateRefused(create, error) from error
+            raise CreateRefused(create, error, _reason_of(create, error)) from error
         raise
     else:
         result.note("Create", create.resource, create.body["metadata"]["name"])
+
+
+def _reason_of(create: Create, error: ApiError) -> str:
+    """Return whether gates are the reason: the API server accepts every other name of a node."""
+    is_gated = create.resource == PODS and any(cause.get("field") == "spec.nodeName" for cause in error.causes)
+    return REFUSED_FOR_GATES if is_gated else REFUSED
 
 
 async def _use_existing(cluster: Client, create: Create, error: AlreadyExists) -> None:

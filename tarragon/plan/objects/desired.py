@@ -46,6 +46,8 @@ class JobBlueprint:
     """The assigned place of each replica; kube-scheduler places replicas without one."""
     find_gpus: GpuLookup = lambda _: None
     storage: VolumeCache = field(default_factory=VolumeCache)
+    has_gated_pods: bool = False
+    """Whether pods of the job get scheduling gates that are not in its templates: kube-scheduler has to bind them."""
     gang_round: int = 0
     """The gang round: how often the gang was restarted. Each pod is annotated with it."""
 
@@ -247,8 +249,10 @@ def _placed(plan: JobBlueprint, group: ReplicaSpec, node: str | None, gpus: _Gpu
     if spec.get("hostNetwork") and not plan.framework.has_plain_pods:
         # Without this, the pod would use its node's resolver, which does not know the other replicas.
         spec = {"dnsPolicy": "ClusterFirstWithHostNet", **spec}
-    must_be_bound = isinstance(gpus, ChosenGpus) or needs_kube_scheduler(
-        group.template, plan.job.key.namespace, plan.storage
+    must_be_bound = (
+        isinstance(gpus, ChosenGpus)
+        or plan.has_gated_pods
+        or needs_kube_scheduler(group.template, plan.job.key.namespace, plan.storage)
     )
     if node is not None and plan.settings.placement is Placement.DIRECT and not must_be_bound:
         return dict(with_node_name(spec, node))

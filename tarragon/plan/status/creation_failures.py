@@ -22,7 +22,7 @@ from tarragon.plan.lifecycle.pod_control import (
 from tarragon.plan.lifecycle.start_timeout import is_current
 from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.plan.status.stall_report import image_pull_errors, next_report_at, report_blocking_stalls, report_delays
-from tarragon.plan.view.actions import NAME_TAKEN, REFUSED
+from tarragon.plan.view.actions import NAME_TAKEN, REFUSED, REFUSED_FOR_GATES
 from tarragon.plan.view.job_view import JobView
 
 UNSCHEDULABLE = "Unschedulable"
@@ -33,7 +33,7 @@ GPU_NOT_READY = "GpuNotReady"
 """It is not known yet which GPU a replica gets: perhaps no anchor pod holds it."""
 GPU_NOT_FREE = "GpuNotFree"
 """The node has rejected the anchor pod, or has no GPU left that HAMi may give to the replica."""
-PREVENTS_CREATION = frozenset({REFUSED, NAME_TAKEN, NODE_UNAVAILABLE, GPU_NOT_READY, GPU_NOT_FREE})
+PREVENTS_CREATION = frozenset({REFUSED, REFUSED_FOR_GATES, NAME_TAKEN, NODE_UNAVAILABLE, GPU_NOT_READY, GPU_NOT_FREE})
 """Obstacles of replicas that have no pod. All others concern pods that exist."""
 _POLLED = frozenset({NAME_TAKEN, NODE_UNAVAILABLE, GPU_NOT_READY, GPU_NOT_FREE})
 MAX_LISTED_NAMES = 8
@@ -94,7 +94,7 @@ def _without_stalled(status: JobStatus) -> JobStatus:
 
 def timeout_for(obstacle: Obstacle | None, settings: OperatorSettings) -> float:
     """Return the start timeout in seconds. Pods that exist get longer: recreating them costs more than waiting."""
-    early = {REFUSED, NAME_TAKEN, UNSCHEDULABLE, NODE_FULL, GPU_NOT_FREE}
+    early = {REFUSED, REFUSED_FOR_GATES, NAME_TAKEN, UNSCHEDULABLE, NODE_FULL, GPU_NOT_FREE}
     is_early = obstacle is None or obstacle.reason in early
     return settings.creation_timeout if is_early else settings.start_timeout
 

@@ -19,6 +19,7 @@ from tarragon.plan.lifecycle.restart_records import forget_deleted_pods, update_
 from tarragon.plan.nodes.left_to_kube_scheduler import LEFT_MESSAGE, LEFT_TO_KUBE_SCHEDULER, is_left_to_kube_scheduler
 from tarragon.plan.status.creation_failures import clear_blocked, record_image_pull_errors, set_blocked, set_stalled
 from tarragon.plan.status.gpu_isolation import set_gpu_isolation
+from tarragon.plan.status.ignored_pod_fields import ignored_pod_fields
 from tarragon.plan.status.limits import ExceededLimit, exceeded_limit
 from tarragon.plan.status.provenance import record_provenance
 from tarragon.plan.status.resizes import set_resized
@@ -29,6 +30,8 @@ from tarragon.plan.view.stalls import NODE_NOT_READY
 StatusRule = Callable[[JobView, JobStatus], JobStatus]
 
 UNKNOWN_FIELDS = "UnknownFields"
+UNSUPPORTED_FIELDS = "UnsupportedFields"
+"""The API server is too old for a field of the pod templates, or has its feature turned off."""
 ADMITTED = "Admitted"
 QUEUED = "Queued"
 MAX_LISTED_FIELDS = 8
@@ -51,17 +54,37 @@ def set_created(view: JobView, status: JobStatus) -> JobStatus:
 
 
 def report_spec_problems(view: JobView, status: JobStatus) -> JobStatus:
-    """Report invalid and unknown fields. Unknown fields are only reported: newer manifests must run."""
+    """Report invalid fields, and those that are unknown to Tarragon or to the API server. Newer manifests must run."""
     if view.decoded.problems:
         return _with_spec_refused(view, status, join_problems(view.decoded.problems) + KEEPS_LAST_SPEC)
     status = replace(status, conditions=remove_condition(status.conditions, conditions.SPEC_INVALID))
+    said = _unknown_fields(view) or _dropped_fields(view, status)
+    if said is None:
+        return replace(status, conditions=remove_condition(status.conditions, conditions.FIELDS_IGNORED))
+    return replace(status, conditions=set_condition(status.conditions, said, view.now))
+
+
+def _unknown_fields(view: JobView) -> ConditionUpdate | None:
     unknown = view.decoded.unknown_fields
     if not unknown:
-        return replace(status, conditions=remove_condition(status.conditions, conditions.FIELDS_IGNORED))
+        return None
     listed = [shorten_problem(problem) for problem in unknown[:MAX_LISTED_FIELDS]]
     more = f" and {len(unknown) - MAX_LISTED_FIELDS} more" if len(unknown) > MAX_LISTED_FIELDS else ""
-    said = ConditionUpdate(conditions.FIELDS_IGNORED, True, UNKNOWN_FIELDS, ", ".join(listed) + more)
-    return replace(status, conditions=set_condition(status.conditions, said, view.now))
+    return ConditionUpdate(conditions.FIELDS_IGNORED, True, UNKNOWN_FIELDS, ", ".join(listed) + more)
+
+
+def _dropped_fields(view: JobView, status: JobStatus) -> ConditionUpdate | None:
+    """Return the condition for what the API server drops from pods; while there are none, the recorded one."""
+    recorded = status.condition(conditions.FIELDS_IGNORED)
+    if not view.members:
+        if recorded is None or recorded.reason != UNSUPPORTED_FIELDS:
+            return None
+        return ConditionUpdate(conditions.FIELDS_IGNORED, True, UNSUPPORTED_FIELDS, recorded.message)
+    dropped = ignored_pod_fields(view)
+    if not dropped:
+        return None
+    message = "the API server drops " + "; ".join(dropped)
+    return ConditionUpdate(conditions.FIELDS_IGNORED, True, UNSUPPORTED_FIELDS, message)
 
 
 def _with_spec_refused(view: JobView, status: JobStatus, message: str) -> JobStatus:

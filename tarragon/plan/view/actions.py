@@ -18,6 +18,8 @@ from tarragon.plan.objects.vgpus import GpuLookup, GpuShortage, no_gpu_shortage
 
 NAME_TAKEN = "NameTaken"
 REFUSED = "Refused"
+REFUSED_FOR_GATES = "SchedulingGated"
+"""A webhook has added scheduling gates to a pod that names its node, which no API server accepts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +27,7 @@ class RejectedCreate:
     """The API server rejected the job's last creates; no more objects are created before `retry_at`."""
 
     reason: str
-    """NAME_TAKEN or REFUSED."""
+    """NAME_TAKEN, REFUSED or REFUSED_FOR_GATES."""
     message: str
     retry_at: dt.datetime
 

@@ -22,6 +22,7 @@ POD_NOT_PREPARED = "PodNotPrepared"
 POD_NOT_STARTED_BY_KUBELET = "PodNotTaken"
 """The node's kubelet has not reported any status of the pod."""
 NOT_SCHEDULED = "NotScheduled"
+SCHEDULING_GATED = "SchedulingGated"
 CREATING = "ContainerCreating"
 INITIALIZING = "PodInitializing"
 NOT_READY = "NotReady"
@@ -107,6 +108,10 @@ def _stuck_in_deletion(pod: Pod) -> Stall | None:
 
 
 def _unscheduled(pod: Pod) -> Stall | None:
+    if pod.spec.scheduling_gates:
+        gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+        message = f"the pod may not be bound before its scheduling gates are removed: {gates}"
+        return Stall(reason=SCHEDULING_GATED, message=message)
     scheduled = pod.condition("PodScheduled")
     if scheduled is not None and scheduled.status == "False":
         return Stall(reason=scheduled.reason or NOT_SCHEDULED, message=scheduled.message)
