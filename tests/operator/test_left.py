@@ -69,6 +69,23 @@ async def test_without_leave_to_read_nodes_jobs_start_at_once_and_kube_scheduler
     await stage.kill(operator)
 
 
+async def test_a_job_that_claims_devices_is_left_to_kube_scheduler_and_others_are_placed(stage: Stage) -> None:
+    """CPU and memory would put it on a node; which one has the devices, kube-scheduler alone knows."""
+    await stage.node("n")
+    claiming = group(2, cpu="1")
+    claiming["template"]["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
+    await stage.submit("claims", Worker=claiming)
+    await stage.submit("plain", Worker=group(1, cpu="1"))
+    stage.start_operator()
+    await stage.until_pods("claims-worker-0", "claims-worker-1", "plain-worker-0")
+    await stage.world.until(lambda: condition(stage, "claims").get("reason") == LEFT_TO_KUBE_SCHEDULER)
+
+    specs = {name: pod["spec"] for name, pod in stage.pods().items()}
+    assert specs.pop("plain-worker-0")["nodeName"] == "n"
+    assert all("nodeName" not in spec and "affinity" not in spec for spec in specs.values())
+    assert "the devices of their resourceClaims" in condition(stage, "claims")["message"]
+
+
 async def test_a_job_that_was_left_to_kube_scheduler_stays_so_when_we_may_place_again(stage: Stage) -> None:
     guarded = Guarded(stage.world.api)
     guarded.withdrawn.set()

@@ -13,7 +13,7 @@ from tarragon.kube.core import Pod
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.plan.input.decode_and_validate import DecodedJob
 from tarragon.plan.lifecycle.displacement import NodesByKey, may_have_displaced_replicas
-from tarragon.plan.nodes.left_to_kube_scheduler import is_left_to_kube_scheduler
+from tarragon.plan.nodes.left_to_kube_scheduler import claims_devices, is_left_to_kube_scheduler
 from tarragon.plan.objects.desired import is_managed_by_tarragon, is_placed_by
 from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.plan.reconcile.adoption import has_unassigned_replicas
@@ -95,7 +95,7 @@ class Candidates:
         self.start_blocked = CandidateIndex(is_start_blocked)
         self.unrecorded = CandidateIndex(is_unrecorded)
         self.left_to_kube_scheduler = CandidateIndex(
-            lambda candidate: not candidate.has_invalid_spec and is_left_to_kube_scheduler(candidate.admission)
+            lambda candidate: not candidate.has_invalid_spec and is_for_kube_scheduler(candidate)
         )
         self.displaced = CandidateIndex(self._is_unsettled)
         self._indexes = (self.all, self.start_blocked, self.unrecorded, self.left_to_kube_scheduler, self.displaced)
@@ -172,6 +172,13 @@ def is_start_blocked(candidate: Candidate) -> bool:
     if candidate.has_invalid_spec or candidate.admission is None:
         return False
     return candidate.status.obstacle is not None or candidate.has_retry
+
+
+def is_for_kube_scheduler(candidate: Candidate) -> bool:
+    """Whether kube-scheduler places the job: it was left to it before, or waits and claims devices."""
+    if candidate.is_admitted:
+        return is_left_to_kube_scheduler(candidate.admission)
+    return claims_devices(candidate.job)
 
 
 def is_unrecorded(candidate: Candidate) -> bool:

@@ -1,4 +1,4 @@
-"""Jobs that kube-scheduler places pod by pod, because the operator can't see everything that placement needs.
+"""Jobs that kube-scheduler places pod by pod: the operator can't see all that placement needs, or they claim devices.
 
 This is decided once for each job and recorded in its admission, which then names no nodes: permissions that are granted
 or revoked later do not affect running jobs.
@@ -10,12 +10,24 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tarragon.job.model import ReplicaType
+from tarragon.job.model import ReplicaType, TrainingJob
 from tarragon.job.status import Admission
 
 LEFT_TO_KUBE_SCHEDULER = "LeftToKubeScheduler"
 """The reason of the condition Admitted of such a job."""
 LEFT_MESSAGE = "kube-scheduler places {total} replicas one by one: the operator can't see all nodes and pods"
+LEFT_CLAIMS_MESSAGE = (
+    "kube-scheduler places {total} replicas one by one: only it knows which nodes have the devices "
+    "of their resourceClaims"
+)
+
+
+def claims_devices(job: TrainingJob) -> bool:
+    """Whether pods of the job claim devices (dynamic resource allocation), which kube-scheduler allocates as it binds.
+
+    A node chosen by CPU and memory alone would often have none of them.
+    """
+    return any(group.template.get("spec", {}).get("resourceClaims") for group in job.replica_specs if group.replicas)
 
 
 def is_left_to_kube_scheduler(admission: Admission | None) -> bool:

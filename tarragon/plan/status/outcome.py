@@ -16,7 +16,13 @@ from tarragon.kube.codec import format_time
 from tarragon.plan.input.decode_and_validate import join_problems, shorten_problem
 from tarragon.plan.lifecycle.gang_restart import set_not_grown, track_gang
 from tarragon.plan.lifecycle.restart_records import forget_deleted_pods, update_restart_records
-from tarragon.plan.nodes.left_to_kube_scheduler import LEFT_MESSAGE, LEFT_TO_KUBE_SCHEDULER, is_left_to_kube_scheduler
+from tarragon.plan.nodes.left_to_kube_scheduler import (
+    LEFT_CLAIMS_MESSAGE,
+    LEFT_MESSAGE,
+    LEFT_TO_KUBE_SCHEDULER,
+    claims_devices,
+    is_left_to_kube_scheduler,
+)
 from tarragon.plan.status.creation_failures import clear_blocked, record_image_pull_errors, set_blocked, set_stalled
 from tarragon.plan.status.gpu_isolation import set_gpu_isolation
 from tarragon.plan.status.ignored_pod_fields import ignored_pod_fields
@@ -99,9 +105,9 @@ def set_admitted(view: JobView, status: JobStatus) -> JobStatus:
     if admission is None or not view.needs_admission:
         return replace(status, conditions=remove_condition(status.conditions, conditions.ADMITTED))
     if is_left_to_kube_scheduler(admission):
-        said = ConditionUpdate(
-            conditions.ADMITTED, True, LEFT_TO_KUBE_SCHEDULER, LEFT_MESSAGE.format(total=sum(admission.size.values()))
-        )
+        message = LEFT_CLAIMS_MESSAGE if claims_devices(view.job) else LEFT_MESSAGE
+        total = sum(admission.size.values())
+        said = ConditionUpdate(conditions.ADMITTED, True, LEFT_TO_KUBE_SCHEDULER, message.format(total=total))
     elif admission.admitted_at is not None:
         count = sum(admission.size.values())
         scheduled = count - sum(node == UNASSIGNED for node in admission.nodes.values())

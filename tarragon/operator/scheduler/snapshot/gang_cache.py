@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import PriorityClass
 from tarragon.kube.meta import Key
-from tarragon.operator.informers.candidates import Candidate, Candidates, JobId
+from tarragon.operator.informers.candidates import Candidate, Candidates, JobId, is_for_kube_scheduler
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.scheduler.admission.maintenance import AdmissionMaintenance
 from tarragon.operator.scheduler.admission.update import queued_since
@@ -23,7 +23,6 @@ from tarragon.operator.scheduler.snapshot.priorities import priority_of
 from tarragon.operator.scheduler.snapshot.work_estimates import WorkEstimates
 from tarragon.plan.lifecycle.displacement import avoided_nodes
 from tarragon.plan.lifecycle.start_timeout import is_in_backoff
-from tarragon.plan.nodes.left_to_kube_scheduler import is_left_to_kube_scheduler
 from tarragon.plan.view.job_view import may_grow
 from tarragon.scheduling.api.snapshot import Demand, RunningGang, WaitingGang
 from tarragon.scheduling.api.work import WorkEstimate
@@ -120,7 +119,7 @@ class GangCache:
             self._invalid.drop(job)
             self._estimated_at.pop(job, None)
             candidate = self._candidates.all.get(job)
-            if candidate is not None and not is_left_to_kube_scheduler(candidate.admission):
+            if candidate is not None and not is_for_kube_scheduler(candidate):
                 with self._job_errors.isolate(job, COMPUTE_DEMANDS):
                     self._rebuild(candidate, now)
             if candidate is None:
