@@ -7,7 +7,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak check bench clip image helm helm4 kubectl clean moved release
+.PHONY: help demo test soak check bench clip controlplane image helm helm4 kubectl clean moved release
 
 PYTHON ?=
 ARGS ?=
@@ -40,7 +40,7 @@ CHECKS := '$(BIN)/ruff check' '$(BIN)/ruff format --check' '$(BIN)/mypy' '$(BIN)
 	'$(BIN)/python tools/make_commands.py --check' '$(BIN)/python tools/check_commits.py'
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s%s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' Makefile
 
 demo: $(FOR_RUNNING) ## train a distributed TensorFlow job on this machine, from nothing
 	@$(BIN)/tarragon run examples/tensorflow/ps.yaml
@@ -65,6 +65,8 @@ clip: $(FOR_DEVELOPMENT) ## record the demo into docs/clip.svg
 image: $(UV) ## build the operator's image into dist, for amd64 and arm64; needs Linux and go, but no Docker (docs/install.md)
 	@.tools/bin/python -m tools.image build $(ARGS)
 
+controlplane: .tools/kubernetes-1.37/kube-apiserver ## build Kubernetes 1.37's control plane for the tests that use it (needs go, 20 minutes)
+
 helm: .tools/bin/helm ## build helm 3 for the tests that use it (needs go)
 
 helm4: .tools/bin/helm-4 ## build helm 4 for the tests that use it (needs go)
@@ -85,6 +87,10 @@ moved:
 $(UV): tools/bootstrap.sh $(MOVED)
 	@tools/bootstrap.sh $(PYTHON)
 	@pwd -P > .tools/.made-in
+	@touch $@
+
+.tools/kubernetes-1.37/kube-apiserver: tools/install_control_plane.sh tools/kubernetes/go.mod $(MOVED) | $(UV)
+	tools/install_control_plane.sh
 	@touch $@
 
 .tools/bin/helm: tools/install_helm.sh $(MOVED) | $(UV)
