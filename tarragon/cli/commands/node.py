@@ -127,7 +127,13 @@ class LogServerOptions:
         from tarragon.localcluster.kubelet.remote.remote_node import NodeEndpoint
 
         authority = self.authority.read_bytes() if self.authority else b""
-        return NodeEndpoint(address=self.address or _address(where), port=self.port, client_authority=authority)
+        return NodeEndpoint(
+            address=self.address or _address(where),
+            port=self.port,
+            client_authority=authority,
+            api_url=where.rest_config.url,
+            api_authority=where.rest_config.ca_data,
+        )
 
 
 @click.command("node", cls=TarragonCommand)

@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
 
 import structlog
 
@@ -18,10 +19,13 @@ from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.kubelet import Kubelet
 from tarragon.localcluster.kubelet.node.node import NodeSettings
 from tarragon.localcluster.kubelet.remote.server import KubeletServer, ServerAddress
+from tarragon.localcluster.kubelet.remote.token_requests import ApiTokenIssuer
 from tarragon.localcluster.kubelet.volumes.sources import ConfigMap
+from tarragon.localcluster.kubelet.volumes.tokens import ApiAccess
 
 HEARTBEAT_SECONDS = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+_HTTPS_PORT = 443
 _AUTHORITIES = Key("kube-system", "extension-apiserver-authentication")
 
 _log = structlog.get_logger()
@@ -29,11 +33,16 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeEndpoint:
-    """Where the node is reached. Clients need a certificate of `client_authority`, by default that of the cluster."""
+    """Where the node is reached. Clients need a certificate of `client_authority`, by default that of the cluster.
+
+    Its pods reach the API server as the node does: `api_url`, with a certificate of `api_authority` (in PEM).
+    """
 
     address: str
     port: int = 0
     client_authority: bytes = b""
+    api_url: str
+    api_authority: bytes = b""
 
 
 class RemoteNode:
@@ -69,7 +78,7 @@ class RemoteNode:
         port = await self._unless_stopped(self._start_server(server))
         if port is None:
             return
-        kubelet = Kubelet(self._cluster, replace(self._settings, port=port), self._clock)
+        kubelet = Kubelet(self._cluster, replace(self._settings, port=port), self._clock, self._pod_api())
         helpers = [
             asyncio.create_task(self._report_ready(kubelet, port, ready)),
             asyncio.create_task(self._stop_when_asked(kubelet)),
@@ -81,6 +90,15 @@ class RemoteNode:
                 helper.cancel()
             await asyncio.gather(*helpers, return_exceptions=True)
             await server.stop()
+
+    def _pod_api(self) -> ApiAccess:
+        url = urlsplit(self._place.api_url)
+        return ApiAccess(
+            host=url.hostname or "",
+            port=url.port or _HTTPS_PORT,
+            certificate_authority=self._place.api_authority,
+            tokens=ApiTokenIssuer(self._cluster),
+        )
 
     async def _report_ready(self, kubelet: Kubelet, port: int, ready: Callable[[int], None]) -> None:
         await kubelet.node_registration.became_ready()

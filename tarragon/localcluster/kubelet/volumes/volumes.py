@@ -206,7 +206,7 @@ def _projection(part: Source, context: VolumeContext, mode: int) -> dict[str, Fi
     if (downward_api := part.get("downwardAPI")) is not None:
         return _of_downward(downward_api, context, mode)
     if (token := part.get("serviceAccountToken")) is not None:
-        # A node of a remote cluster has no tokens: only a kubelet with its own credentials may request them there.
+        # Without an issuer of tokens there is none.
         data = context.sources.tokens.get(token_spec(token))
         return {} if data is None else {str(token.get("path") or ""): File(data, TOKEN_MODE)}
     raise _Missing(f"{next(iter(part), 'an empty source')} cannot be projected on a process node")
