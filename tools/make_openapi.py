@@ -20,7 +20,7 @@ import kubernetes_validate
 
 from tarragon.localcluster.kinds.registry import KindRegistry
 
-VERSION = "1.32.0"
+VERSION = "1.37.0"
 TARGET = Path(__file__).parent.parent / "tarragon" / "localcluster" / "kinds" / "openapi.json.gz"
 ALWAYS = ("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",)
 """Always included, because custom kinds refer to it."""

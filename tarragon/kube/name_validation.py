@@ -46,7 +46,7 @@ def label(name: str) -> str:
 
 
 def label_1035(name: str) -> str:
-    """A DNS-1035 label: the name of a service."""
+    """A DNS-1035 label: parts of the names of kinds, and services before Kubernetes 1.37."""
     if len(name) > DNS_LABEL_MAX_LENGTH:
         return f"must be no more than {DNS_LABEL_MAX_LENGTH} characters"
     if _LABEL_1035.fullmatch(name):
@@ -77,7 +77,7 @@ def qualified(name: str) -> str:
     if not rest:
         return "name part must be non-empty"
     if len(rest) > DNS_LABEL_MAX_LENGTH:
-        return f"name part must be no more than {DNS_LABEL_MAX_LENGTH} characters"
+        return f"name part must be no more than {DNS_LABEL_MAX_LENGTH} bytes"
     if _QUALIFIED.fullmatch(rest):
         return ""
     return (
@@ -90,7 +90,7 @@ def qualified(name: str) -> str:
 @lru_cache(maxsize=4096)
 def label_value(value: str) -> str:
     if len(value) > DNS_LABEL_MAX_LENGTH:
-        return f"must be no more than {DNS_LABEL_MAX_LENGTH} characters"
+        return f"must be no more than {DNS_LABEL_MAX_LENGTH} bytes"
     if _LABEL_VALUE.fullmatch(value):
         return ""
     return (

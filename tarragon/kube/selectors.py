@@ -117,7 +117,7 @@ class _Parser:
             return _exists(key)
         operator = self._take()
         if operator not in _OPERATORS:
-            raise ValueError(f"found '{operator}', expected: '=', '!=', '==', 'in', notin'")
+            raise ValueError(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
         values = self._values() if operator in {"in", "notin"} else {self._exact_value()}
         for value in values:
             _check_value(key, value)
@@ -190,7 +190,8 @@ def _none_of(key: str, values: set[str]) -> Predicate:
 def _compared(key: str, operator: str, values: set[str]) -> Predicate:
     bound = _integer(*values)
     if bound is None:
-        raise ValueError("for 'Gt', 'Lt' operators, the value must be an integer")
+        words = "for 'Gt', 'Lt' operators, the value must be an integer"
+        raise ValueError(f'values[0]: Invalid value: "{next(iter(values), "")}": {words}')
 
     def holds(labels: Mapping[str, str]) -> bool:
         value = _integer(labels.get(key, ""))
@@ -205,13 +206,13 @@ def _integer(text: str) -> int | None:
 
 def _key(text: str) -> str:
     if why := qualified(text):
-        raise ValueError(f'invalid label key "{text}": {why}')
+        raise ValueError(f'<nil>: Invalid value: "{text}": {why}')
     return text
 
 
 def _check_value(key: str, value: str) -> None:
     if why := label_value(value):
-        raise ValueError(f'invalid label value: "{value}": at key: "{key}": {why}')
+        raise ValueError(f'values[0][{key}]: Invalid value: "{value}": {why}')
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -142,11 +142,13 @@ async def test_a_headless_service_keeps_no_address(cluster: Client, namespace: s
     assert made["spec"]["ports"] == [{"port": 2222, "name": "tf", "protocol": "TCP", "targetPort": 2222}]
 
 
-async def test_a_services_name_begins_with_a_letter(cluster: Client, namespace: str) -> None:
-    body = {"metadata": {"name": "1a", "namespace": namespace}, "spec": {"ports": [{"port": 1}]}}
+async def test_a_services_name_may_begin_with_a_digit_but_not_with_a_hyphen(cluster: Client, namespace: str) -> None:
+    """Before Kubernetes 1.37 it begins with a letter."""
+    ports = {"ports": [{"port": 1}]}
 
-    with pytest.raises(Invalid, match="a DNS-1035 label must consist of"):
-        await cluster.create(SERVICES, body)
+    await cluster.create(SERVICES, {"metadata": {"name": "1a", "namespace": namespace}, "spec": ports})
+    with pytest.raises(Invalid, match="a lowercase RFC 1123 label must consist of"):
+        await cluster.create(SERVICES, {"metadata": {"name": "-a", "namespace": namespace}, "spec": ports})
 
 
 async def test_a_secrets_plain_text_is_stored_as_data(cluster: Client, namespace: str) -> None:

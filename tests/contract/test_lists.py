@@ -137,20 +137,20 @@ READ_ALIKE = {
     "tier=web\n,canary": "b",
 }
 REFUSED_ALIKE = {
-    "a>x": "unable to parse requirement: for 'Gt', 'Lt' operators, the value must be an integer",
+    "a>x": "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must",
     "tier in (web db)": "unable to parse requirement: found 'db', expected: ',' or ')'",
     "tier in web": "unable to parse requirement: found 'web' expected: '('",
-    "tier !in (web)": "unable to parse requirement: found '!', expected: '=', '!=', '==', 'in', notin'",
+    "tier !in (web)": "unable to parse requirement: found '!', expected: in, notin, =, ==, !=, gt, lt",
     "tier=web,": "found '', expected: identifier after ','",
     ",tier=web": "found ',', expected: !, identifier, or 'end of string'",
     "tier=web,,canary": "found ',', expected: identifier after ','",
     "tier=web db": "found 'db', expected: ',' or 'end of string'",
     "!tier=web": "found '=', expected: ',' or 'end of string'",
     "tier===web": "unable to parse requirement: found '=', expected: identifier",
-    "a/b/c=1": 'unable to parse requirement: invalid label key "a/b/c"',
-    "tier=-x": 'unable to parse requirement: invalid label value: "-x": at key: "tier"',
-    "tier=ä": 'unable to parse requirement: invalid label value: "ä": at key: "tier"',
-    f"tier={'x' * 64}": "must be no more than 63 characters",
+    "a/b/c=1": 'unable to parse requirement: <nil>: Invalid value: "a/b/c"',
+    "tier=-x": 'unable to parse requirement: values[0][tier]: Invalid value: "-x": ',
+    "tier=ä": 'unable to parse requirement: values[0][tier]: Invalid value: "ä": ',
+    f"tier={'x' * 64}": "must be no more than 63 bytes",
 }
 FIELDS_ALIKE = {
     "metadata.name==a": "a",

@@ -95,7 +95,7 @@ REFUSED = {
     ),
     "an unknown place for last words": (
         _with({"terminationMessagePolicy": "x"}),
-        ("spec.containers[0].terminationMessagePolicy", "must be 'File' or 'FallbackToLogsOnError'"),
+        ("spec.containers[0].terminationMessagePolicy", 'Unsupported value: "x"'),
     ),
     "a port's name too long": (
         _with({"ports": [{"containerPort": 1, "name": "a" * 16}]}),

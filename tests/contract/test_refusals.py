@@ -145,8 +145,8 @@ async def test_an_object_needs_a_name(cluster: Client, namespace: str) -> None:
         ({"annotations": {"a b": "c"}}, "metadata.annotations"),
         ({"annotations": {"a": "x" * 262_144}}, "metadata.annotations"),
         ({"finalizers": ["not a name"]}, "metadata.finalizers"),
-        ({"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p"}]}, "metadata.ownerReferences.uid"),
-        ({"ownerReferences": [{"apiVersion": "v1", "kind": "", "name": "p", "uid": "1"}]}, "ownerReferences.kind"),
+        ({"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p"}]}, "metadata.ownerReferences[0].uid"),
+        ({"ownerReferences": [{"apiVersion": "v1", "kind": "", "name": "p", "uid": "1"}]}, "ownerReferences[0].kind"),
         (
             {
                 "ownerReferences": [

@@ -31,17 +31,20 @@ def test_a_label_selector_chooses_as_kubectl_does(selector: str, matches: bool) 
     assert parse_label_selector(selector)(WEB) is matches
 
 
+NO_INTEGER = "for 'Gt', 'Lt' operators, the value must be an integer"
+
+
 @pytest.mark.parametrize(
     ("selector", "words"),
     [
         ("app in web", "unable to parse requirement: found 'web' expected: '('"),
         ("=x", "found '=', expected: !, identifier, or 'end of string'"),
-        ("a b", "unable to parse requirement: found 'b', expected: '=', '!=', '==', 'in', notin'"),
+        ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
         ("app in (a", "unable to parse requirement: found '', expected: ',' or ')'"),
         ("a>1,", "found '', expected: identifier after ','"),
         ("a=b c", "found 'c', expected: ',' or 'end of string'"),
         ("a===b", "unable to parse requirement: found '=', expected: identifier"),
-        ("a>b", "unable to parse requirement: for 'Gt', 'Lt' operators, the value must be an integer"),
+        ("a>b", 'unable to parse requirement: values[0]: Invalid value: "b": ' + NO_INTEGER),
     ],
 )
 def test_a_selector_that_cannot_be_read_is_refused_in_a_real_servers_words(selector: str, words: str) -> None:

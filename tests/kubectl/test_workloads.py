@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.helm.places import on_a_real_one, on_the_embedded_cluster
-from tests.kubectl.comparison import not_allowed, read_allowances
+from tests.kubectl.comparison import not_allowed
 from tests.kubectl.transcript import Answer, in_namespace, play, read_script
 from tools.controlplane import ControlPlane
 
@@ -56,9 +56,7 @@ async def test_workloads_are_told_alike(own_control_plane: ControlPlane, tmp_pat
             place.mkdir()
             (place / "config").write_text(in_namespace(yaml.safe_load(source.read_text()), "story"))
         real, embedded = await asyncio.gather(*(play(steps, place / "config") for place in places))
-    allowances = read_allowances(HERE / "workload_differences.yaml")
 
-    wrong = not_allowed(without_progress(real), without_progress(embedded), allowances)
+    wrong = not_allowed(without_progress(real), without_progress(embedded), [])
 
     assert not wrong, "\n".join(wrong)
-    assert [needless for one in allowances for needless in one.needless()] == []

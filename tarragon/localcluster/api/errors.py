@@ -162,6 +162,10 @@ def bad_request(message: str) -> ApiError:
     return failure(400, "BadRequest", message)
 
 
+def other_namespace() -> ApiError:
+    return bad_request("the namespace of the provided object does not match the namespace sent on the request")
+
+
 def nested_too_deeply() -> ApiError:
     """A kube-apiserver accepts 10,000 levels; this limit keeps objects readable for clients that recurse."""
     return bad_request(f"the object provided is nested deeper than {MAX_MANIFEST_DEPTH} levels")

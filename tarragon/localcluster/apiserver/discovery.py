@@ -11,7 +11,7 @@ import tarragon
 from tarragon.kube.codec import format_time
 from tarragon.localcluster.kinds.registry import KindRegistry, ServedKind
 
-KUBERNETES = ("1", "32")
+KUBERNETES = ("1", "37")
 """The Kubernetes version that this server implements. Clients adapt their requests to it."""
 
 SUBRESOURCE_VERBS = ("get", "patch", "update")

@@ -16,6 +16,7 @@ from tarragon.localcluster.kinds.registry import KindRegistry, ServedKind
 
 REFERENCE = "#/components/schemas/"
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_POD = "io.k8s.api.core.v1.Pod"
 
 
 @cache
@@ -105,7 +106,7 @@ def openapi_document(kinds: Sequence[ServedKind]) -> dict[str, Any]:
         schemas.setdefault(name, built_in_schemas()[name])
     return {
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "v1.32.0"},
+        "info": {"title": "Kubernetes", "version": "v1.37.0"},
         "paths": paths,
         "components": {"schemas": dict(sorted(schemas.items()))},
     }
@@ -122,11 +123,15 @@ def _schema(served: ServedKind) -> tuple[str, Mapping[str, Any]]:
 
 def _custom_schema(served: ServedKind) -> Mapping[str, Any]:
     schema = dict(served.openapi or {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
+    described = built_in_schemas()[_POD]["properties"]  # in the words of all kinds
     schema["properties"] = {
         **(schema.get("properties") or {}),
-        "apiVersion": {"type": "string", "description": f"The group and version: {served.api_version}."},
-        "kind": {"type": "string", "description": f"The kind of the object: {served.kind}."},
-        "metadata": {"allOf": [{"$ref": REFERENCE + OBJECT_META}], "description": "Standard object's metadata."},
+        "apiVersion": {"type": "string", "description": described["apiVersion"]["description"]},
+        "kind": {"type": "string", "description": described["kind"]["description"]},
+        "metadata": {
+            "allOf": [{"$ref": REFERENCE + OBJECT_META}],
+            "description": described["metadata"]["description"],
+        },
     }
     schema["x-kubernetes-group-version-kind"] = [_gvk(served)]
     return schema

@@ -90,8 +90,7 @@ class Creator:
             metadata.pop("namespace", None)
             return
         if metadata.get("namespace") not in {None, "", target.namespace}:
-            words = "the namespace of the provided object does not match the namespace sent on the request"
-            raise errors.bad_request(words)
+            raise errors.other_namespace()
         metadata["namespace"] = target.namespace
         stored = self._store.pending_state("namespaces", ("", target.namespace))
         if stored is None:

@@ -92,7 +92,8 @@ def prepare_update(served: ServedKind, thing: Json, old: Json, author: FieldMana
         rules.prepare_update(wanted, old)
     faults = list(metadata_rules.update_faults(wanted["metadata"], old["metadata"]))
     if author.subresource == "status" and not served.is_custom:
-        faults += _metadata_faults(rules, wanted)  # the rest is unchanged, so it is still valid
+        # The rest is unchanged, so it is still valid.
+        faults += [*_metadata_faults(rules, wanted), *rules.status_faults(wanted)]
     else:
         faults += _faults(served, rules, wanted)
     if author.subresource == "":

@@ -161,8 +161,7 @@ def _refuse_other_name(target: RequestTarget, thing: Json) -> None:
         words = f"the name of the object ({name}) does not match the name on the URL ({target.name})"
         raise errors.bad_request(words)
     if target.served.namespaced and namespace != target.namespace:
-        words = f"the namespace of the object ({namespace}) does not match the namespace on the request"
-        raise errors.bad_request(f"{words} ({target.namespace})")
+        raise errors.other_namespace()
     metadata["name"] = name
     if target.served.namespaced:
         metadata["namespace"] = namespace

@@ -48,8 +48,7 @@ def new_form_faults(event: Mapping[str, Any]) -> Iterator[FieldError]:
     for field in ("reportingController", "reportingInstance", "action", "reason"):
         if not event.get(field):
             yield required(field)
-    if event.get("type") not in _TYPES:
-        yield invalid_value("type", event.get("type") or "", "has invalid value: " + str(event.get("type") or ""))
+    yield from _type_faults(event)
     if len(event.get("note") or "") > _MAX_NOTE:
         yield invalid_value("message", "", f"can have at most {_MAX_NOTE} characters")
 
@@ -57,6 +56,13 @@ def new_form_faults(event: Mapping[str, Any]) -> Iterator[FieldError]:
 def creation_faults(event: Mapping[str, Any]) -> Iterator[FieldError]:
     if not event.get("eventTime"):
         yield required("eventTime")
+        yield from _type_faults(event)
     for field, core_name in _DEPRECATED_FIELDS:
         if event.get(field):
             yield invalid_value(core_name, event[field], "needs to be unset")
+
+
+def _type_faults(event: Mapping[str, Any]) -> Iterator[FieldError]:
+    given = str(event.get("type") or "")
+    if given not in _TYPES:
+        yield invalid_value("type", given, f"has invalid value: {given}")

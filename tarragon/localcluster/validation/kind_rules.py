@@ -46,6 +46,7 @@ class KindRules:
     faults: Callable[[Mapping[str, Any]], Iterable[FieldError]] = _no_faults
     create_faults: Callable[[Mapping[str, Any]], Iterable[FieldError]] = _no_faults
     update_faults: Callable[[Mapping[str, Any], Mapping[str, Any]], Iterable[FieldError]] = _no_update_faults
+    status_faults: Callable[[Mapping[str, Any]], Iterable[FieldError]] = _no_faults
     keeps_status: bool = False
     has_generation: bool = False
     requires_resource_version: bool = False
@@ -134,6 +135,7 @@ _BUILT_IN: Mapping[str, KindRules] = {
         faults=pods.faults,
         create_faults=pod_scheduling.create_faults,
         update_faults=pods.update_faults,
+        has_generation=True,
         returns_deleted=True,
     ),
     "priorityclasses.scheduling.k8s.io": KindRules(
@@ -153,11 +155,12 @@ _BUILT_IN: Mapping[str, KindRules] = {
     ),
     "serviceaccounts": KindRules(returns_deleted=True),
     "services": KindRules(
-        name_fault=name_validation.label_1035,
+        name_fault=name_validation.label,
         prepare_create=services.prepare_service,
         prepare_update=services.default_service,
         faults=services.service_faults,
         update_faults=services.service_update_faults,
+        status_faults=services.service_status_faults,
         returns_deleted=True,
     ),
     "clusterrolebindings.rbac.authorization.k8s.io": replace(_BINDING, faults=rbac.cluster_binding_faults),

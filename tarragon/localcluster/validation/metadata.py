@@ -84,9 +84,10 @@ def _annotation_faults(annotations: Mapping[str, str]) -> Iterator[FieldError]:
 
 
 def _owner_faults(owners: list[Mapping[str, Any]] | tuple[()]) -> Iterator[FieldError]:
-    for field, words in (("apiVersion", "version"), ("kind", "kind"), ("name", "name"), ("uid", "uid")):
-        if any(not owner.get(field) for owner in owners):
-            yield invalid_value(f"metadata.ownerReferences.{field}", "", f"{words} must not be empty")
+    for index, owner in enumerate(owners):
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(field):
+                yield required(f"metadata.ownerReferences[{index}].{field}", "must not be empty")
     controllers = [owner for owner in owners if owner.get("controller")]
     if len(controllers) > 1:
         listed = " and ".join(f"{owner.get('kind')} {owner.get('name')}" for owner in controllers[:2])

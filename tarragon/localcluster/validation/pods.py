@@ -169,8 +169,7 @@ def _container_faults(path: str, containers: list[Json], volume_names: set[str])
         if container["imagePullPolicy"] not in _PULL_POLICIES:
             yield unsupported(f"{place}.imagePullPolicy", container["imagePullPolicy"], _PULL_POLICIES)
         if (policy := container["terminationMessagePolicy"]) not in _MESSAGE_POLICIES:
-            words = "must be 'File' or 'FallbackToLogsOnError'"
-            yield invalid_value(f"{place}.terminationMessagePolicy", policy, words)
+            yield unsupported(f"{place}.terminationMessagePolicy", policy, _MESSAGE_POLICIES)
         yield from _port_faults(f"{place}.ports", container.get("ports") or ())
         yield from _env_faults(f"{place}.env", container.get("env") or ())
         yield from _mount_faults(f"{place}.volumeMounts", container.get("volumeMounts") or (), volume_names)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tarragon.kube import name_validation
-from tarragon.localcluster.schema.field_errors import FieldError, invalid_value, quoted, required, unsupported
+from tarragon.localcluster.schema.field_errors import FieldError, invalid_value, required, unsupported
 
 Json = dict[str, Any]
 
@@ -56,35 +56,26 @@ def cluster_binding_faults(binding: Mapping[str, Any]) -> Iterator[FieldError]:
 def binding_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
     if new.get("roleRef") != old.get("roleRef"):
         reference = new.get("roleRef") or {}
-        fields = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
-        described = ", ".join(f"{shown_as}:{quoted(reference.get(field, ''))}" for shown_as, field in fields)
-        yield _invalid("roleRef", f"rbac.RoleRef{{{described}}}", "cannot change roleRef")
+        # With the names of Go's fields, as a real server prints it.
+        shown = {name: reference.get(name[0].lower() + name[1:], "") for name in ("Kind", "Name")}
+        yield invalid_value("roleRef", {"APIGroup": reference.get("apiGroup", ""), **shown}, "field is immutable")
 
 
 def _rule_faults(path: str, rule: Mapping[str, Any], *, is_namespaced: bool) -> Iterator[FieldError]:
     if not rule.get("verbs"):
-        yield required(f"{path}.verbs", "verbs must contain at least one value")
+        yield required(f"{path}.verbs")
     if urls := rule.get("nonResourceURLs"):
         if is_namespaced:
             words = "namespaced rules cannot apply to non-resource URLs"
-            yield _invalid(f"{path}.nonResourceURLs", _listed(urls), words)
+            yield invalid_value(f"{path}.nonResourceURLs", urls, words)
         elif any(rule.get(field) for field in ("apiGroups", "resources", "resourceNames")):
             words = "rules cannot apply to both regular resources and non-resource URLs"
-            yield _invalid(f"{path}.nonResourceURLs", _listed(urls), words)
+            yield invalid_value(f"{path}.nonResourceURLs", urls, words)
         return
     if not rule.get("apiGroups"):
         yield required(f"{path}.apiGroups", "resource rules must supply at least one api group")
     if not rule.get("resources"):
         yield required(f"{path}.resources", "resource rules must supply at least one resource")
-
-
-def _invalid(field: str, printed: str, words: str) -> FieldError:
-    """Of a value that a real server prints as Go has it."""
-    return FieldError(field, "FieldValueInvalid", f"Invalid value: {printed}: {words}")
-
-
-def _listed(texts: list[str]) -> str:
-    return f"[]string{{{', '.join(map(quoted, texts))}}}"
 
 
 def _aggregation_faults(selectors: Any) -> Iterator[FieldError]:

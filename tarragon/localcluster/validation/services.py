@@ -6,7 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tarragon.kube import name_validation
-from tarragon.localcluster.schema.field_errors import FieldError, duplicate, invalid_value, required, unsupported
+from tarragon.localcluster.schema.field_errors import (
+    FieldError,
+    duplicate,
+    forbidden_value,
+    invalid_value,
+    required,
+    unsupported,
+)
 
 Json = dict[str, Any]
 
@@ -100,6 +107,13 @@ def service_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Ite
     before, after = old["spec"].get("clusterIP", ""), new["spec"].get("clusterIP", "")
     if before and before != after:
         yield invalid_value("spec.clusterIPs[0]", [after], "may not change once set")
+
+
+def service_status_faults(service: Mapping[str, Any]) -> Iterator[FieldError]:
+    ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress")
+    if ingress and service["spec"]["type"] != "LoadBalancer":
+        words = "may only be used when `spec.type` is 'LoadBalancer'"
+        yield forbidden_value("status.loadBalancer.ingress", words)
 
 
 def _service_port_faults(path: str, port: Mapping[str, Any], *, is_alone: bool) -> Iterator[FieldError]:

@@ -100,8 +100,8 @@ def test_the_aggregated_form_says_all_at_once(registry: KindRegistry) -> None:
 def test_the_version_is_one_that_clients_can_compare() -> None:
     told = discovery.version(dt.datetime(2026, 11, 21, tzinfo=dt.UTC))
 
-    assert (told["major"], told["minor"]) == ("1", "32")
-    assert told["gitVersion"].startswith("v1.32.0+tarragon")
+    assert (told["major"], told["minor"]) == ("1", "37")
+    assert told["gitVersion"].startswith("v1.37.0+tarragon")
     assert told["buildDate"] == "2026-11-21T00:00:00Z"
 
 

@@ -88,7 +88,7 @@ async def test_a_pod_is_ready_when_its_program_responds(world: World, free_port:
     pod = await world.until(is_ready)
 
     assert pod["status"]["containerStatuses"][0]["ready"] is True
-    assert (await world.log()).split("\n")[0] == "/fine me kube-probe/1.32"
+    assert (await world.log()).split("\n")[0] == "/fine me kube-probe/1.37"
 
 
 @pytest.mark.parametrize(

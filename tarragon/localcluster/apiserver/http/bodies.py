@@ -109,7 +109,8 @@ def decoded_patch(data: bytes, content_type: str) -> PatchBody:
     try:
         value = _yaml_value(data) if kind is PatchType.APPLY else _json_value(data)
     except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise errors.bad_request(f"error decoding patch: {error}") from None
+        why = "invalid JSON patch" if kind is PatchType.MERGE else f"error decoding patch: {error}"
+        raise errors.bad_request(why) from None
     expected = list if kind is PatchType.JSON else dict
     if not isinstance(value, expected):
         wanted = "a list of operations" if expected is list else "an object"
@@ -145,7 +146,7 @@ def _protobuf(data: bytes, kind: str) -> Any:
         raise _unrecognized(kind, str(error)) from None
     if value is None:
         why = (
-            "Kubernetes 1.32 has no protobuf encoding of this kind; with kubectl, add "
+            "Kubernetes has no protobuf encoding of this kind; with kubectl, add "
             "`--dry-run=client -o yaml | kubectl create -f -`"
         )
         raise errors.unsupported_media_type(_ACCEPTED, why=why)

@@ -12,7 +12,7 @@ from urllib.parse import urljoin, urlsplit
 
 from tarragon.localcluster.kubelet.probes.results import ProbeResult
 
-USER_AGENT = "kube-probe/1.32"
+USER_AGENT = "kube-probe/1.37"
 MAX_REDIRECTS = 10
 MAX_HEADERS = 200
 _SUCCESS = range(200, 400)
