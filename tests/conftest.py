@@ -19,8 +19,7 @@ from types import MappingProxyType
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tools import controlplane
-from tools.controlplane import ControlPlane
+from tools.controlplane import NEWEST, OLDEST, ControlPlane, Release
 
 # A property must hold however slow or busy the machine is; a time limit would only make its test fail at random.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -47,6 +46,10 @@ SHARED_PLANES = frozenset({"control_plane", "control_plane_with_kinds", "install
 """Fixtures of a session: control planes that many tests use."""
 LAST_USER_OF = pytest.StashKey[frozenset[str]]()
 """The shared control planes of which a test is the last user in its group."""
+BOTH_RELEASES = (
+    pytest.param(NEWEST, id=NEWEST.name),
+    pytest.param(OLDEST, id=OLDEST.name, marks=pytest.mark.oldest),
+)
 
 
 @pytest.fixture
@@ -198,7 +201,8 @@ NEEDS: Mapping[str, Callable[[], str | None]] = MappingProxyType(
         "rsyslog": lacks_rsyslog,
         "sshd": lacks_sshd,
         "promtool": lacks_promtool,
-        "real": controlplane.missing_reason,
+        "real": NEWEST.missing_reason,
+        "oldest": OLDEST.missing_reason,
     }
 )
 
@@ -215,6 +219,11 @@ def pytest_configure() -> None:
     required()
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.definition.get_closest_marker("both_releases"):
+        metafunc.parametrize("release", BOTH_RELEASES, indirect=True, scope="session")
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
@@ -229,6 +238,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def group_of(item: pytest.Item) -> str | None:
     """Tests of one group run in one process, one at a time; the machine is small, and some of them are large."""
+    if item.get_closest_marker("oldest"):
+        return f"Kubernetes {OLDEST.name}"
     if item.get_closest_marker("image"):
         # One of them builds it.
         return "image"
@@ -288,17 +299,24 @@ def _heard_by_what_we_start() -> None:
 
 
 @pytest.fixture(scope="session")
-def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+def release(request: pytest.FixtureRequest) -> Release:
+    """The newest; tests marked `both_releases` run on the oldest, too."""
+    chosen: Release = getattr(request, "param", NEWEST)
+    return chosen
+
+
+@pytest.fixture(scope="session")
+def control_plane(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A real one that all tests of this process share: use a namespace of your own, and leave it running."""
-    plane = ControlPlane.start(tmp_path_factory.mktemp("control-plane"))
+    plane = ControlPlane.start(tmp_path_factory.mktemp("control-plane"), release)
     yield plane
     plane.stop()
 
 
 @pytest.fixture
-def own_control_plane(tmp_path: Path) -> Iterator[ControlPlane]:
+def own_control_plane(release: Release, tmp_path: Path) -> Iterator[ControlPlane]:
     """A real one for a single test, which may break it."""
-    plane = ControlPlane.start(tmp_path / "control-plane")
+    plane = ControlPlane.start(tmp_path / "control-plane", release)
     yield plane
     plane.stop()
 

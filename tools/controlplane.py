@@ -1,8 +1,11 @@
-"""A disposable, real Kubernetes control plane: etcd, kube-apiserver, controller-manager and scheduler.
+"""A disposable, real Kubernetes control plane: etcd, kube-apiserver, controller-manager and scheduler, of any version
+from 1.20 to 1.37.
 
-The programs come from KUBEBUILDER_ASSETS (a folder such as setup-envtest creates), or from ../shared/kubernetes.
+The programs of the main one come from KUBEBUILDER_ASSETS (a folder such as setup-envtest creates), from `make
+controlplane`, or from ../shared/kubernetes-1.37; those of the oldest one that Tarragon promises to run on, from
+KUBEBUILDER_ASSETS_OLDEST or ../shared/kubernetes.
 
-    python -m tools.controlplane FOLDER [--plain] [-- FLAG-OF-THE-API-SERVER...]
+    python -m tools.controlplane FOLDER [--oldest] [--plain] [-- FLAG-OF-THE-API-SERVER...]
 
 runs one until Ctrl-C and prints the path of its kubeconfig. It is for tests, benchmarks and experiments only: every
 user of the machine can connect to its etcd, and a power failure may lose data.
@@ -44,12 +47,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 Json = dict[str, Any]
 
 ROOT = Path(__file__).resolve().parent.parent
-ASSETS = "KUBEBUILDER_ASSETS"
-SHARED = ROOT.parent / "shared" / "kubernetes"
-ADVICE = (
-    f"set {ASSETS} to a folder with etcd, kube-apiserver, kube-controller-manager and kube-scheduler "
-    "(the server archive of a Kubernetes release has all but etcd; setup-envtest installs only the first two)"
-)
+SHARED = ROOT.parent / "shared"
+TOOLS = ROOT / ".tools"
 
 ETCD, API_SERVER, CONTROLLERS, SCHEDULER = "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"
 _ORDER = (ETCD, API_SERVER, CONTROLLERS, SCHEDULER)
@@ -88,34 +87,68 @@ class ControlPlaneUnavailableError(Exception):
     """The programs are missing, or one of them did not start; the message says what to do."""
 
 
-def missing_reason() -> str | None:
-    """The reason why no control plane can be started on this machine, or None."""
-    given = os.environ.get(ASSETS)
-    if given:
-        missing = [name for name in _ORDER if not Path(given, name).exists()]
-        return f"{given} has no {', '.join(missing)}; {ADVICE}" if missing else None
-    return None if SHARED.is_dir() else f"no real control plane; {ADVICE}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """A version of Kubernetes that tests run on, and where its programs may be."""
+
+    name: str
+    variable: str
+    """The environment variable that names a folder with the programs, of whatever version."""
+    built: Path | None
+    """Where `make controlplane` puts them."""
+    packed: Path
+    """A folder with an `unpack.sh FOLDER`."""
+
+    @property
+    def advice(self) -> str:
+        how = (
+            f"set {self.variable} to a folder with etcd, kube-apiserver, kube-controller-manager and kube-scheduler "
+            "(the server archive of a Kubernetes release has all but etcd; setup-envtest installs only the first two)"
+        )
+        return f"{how}, or build them with `make controlplane` (needs go)" if self.built else how
+
+    def missing_reason(self) -> str | None:
+        """The reason why it can't be started on this machine, or None."""
+        given = os.environ.get(self.variable)
+        if given:
+            missing = [name for name in _ORDER if not Path(given, name).exists()]
+            return f"{given} has no {', '.join(missing)}; {self.advice}" if missing else None
+        is_here = self.packed.is_dir() or (self.built and self.built.is_dir())
+        return None if is_here else f"no control plane of Kubernetes {self.name}; {self.advice}"
+
+    def binaries(self) -> Path:
+        """The folder with the programs, which the first call unpacks. Raises ControlPlaneUnavailableError."""
+        if given := os.environ.get(self.variable):
+            return Path(given)
+        if self.built and self.built.is_dir():
+            return self.built
+        if not self.packed.is_dir():
+            raise ControlPlaneUnavailableError(self.advice)
+        return _unpacked(self.packed)
+
+    def minor(self) -> int:
+        """The minor version of the programs: 20 for Kubernetes 1.20.2. Raises ControlPlaneUnavailableError."""
+        return _minor(self.binaries())
+
+
+NEWEST = Release(
+    name="1.37",
+    variable="KUBEBUILDER_ASSETS",
+    built=TOOLS / "kubernetes-1.37",
+    packed=SHARED / "kubernetes-1.37",
+)
+OLDEST = Release(name="1.20", variable="KUBEBUILDER_ASSETS_OLDEST", built=None, packed=SHARED / "kubernetes")
+"""The oldest that Tarragon promises to run on."""
 
 
 @functools.cache
-def binaries() -> Path:
-    """The folder with the programs, which the first call on a machine unpacks. Raises ControlPlaneUnavailableError."""
-    given = os.environ.get(ASSETS)
-    if given:
-        return Path(given)
-    if not SHARED.is_dir():
-        raise ControlPlaneUnavailableError(ADVICE)
-    unpacked = ROOT / ".tools" / "kubernetes"
+def _unpacked(packed: Path) -> Path:
+    unpacked = TOOLS / f"unpacked-{packed.name}"
     unpacked.mkdir(parents=True, exist_ok=True)
     with (unpacked / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        subprocess.run([SHARED / "unpack.sh", unpacked], check=True, stdout=subprocess.DEVNULL, timeout=300)
+        subprocess.run([packed / "unpack.sh", unpacked], check=True, stdout=subprocess.DEVNULL, timeout=300)
     return unpacked
-
-
-def installed_minor() -> int:
-    """The minor version of the programs that `start` would run. Raises ControlPlaneUnavailableError."""
-    return _minor(binaries())
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +162,19 @@ class _Pair:
 class ControlPlane:
     """A control plane, from `start` to `stop`. The kernel kills its servers when the thread that started them ends."""
 
-    def __init__(self, folder: Path, *, full: bool, arguments: Sequence[str], feature_gates: Sequence[str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        release: Release,
+        *,
+        full: bool,
+        arguments: Sequence[str],
+        feature_gates: Sequence[str],
+    ) -> None:
         self.folder = folder
+        self.release = release
         self.kubeconfig = folder / "admin.kubeconfig"
-        self._binaries = binaries()
+        self._binaries = release.binaries()
         self._full = full
         self._arguments = arguments
         self._gates = [f"--feature-gates={','.join(f'{name}=true' for name in feature_gates)}"] if feature_gates else []
@@ -147,7 +189,13 @@ class ControlPlane:
 
     @classmethod
     def start(
-        cls, folder: Path, *, full: bool = True, arguments: Sequence[str] = (), feature_gates: Sequence[str] = ()
+        cls,
+        folder: Path,
+        release: Release = NEWEST,
+        *,
+        full: bool = True,
+        arguments: Sequence[str] = (),
+        feature_gates: Sequence[str] = (),
     ) -> ControlPlane:
         """Start the servers, which answer on return. With `full`, controller-manager and scheduler run too.
 
@@ -155,7 +203,7 @@ class ControlPlane:
         ControlPlaneUnavailableError.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        control_plane = cls(folder, full=full, arguments=arguments, feature_gates=feature_gates)
+        control_plane = cls(folder, release, full=full, arguments=arguments, feature_gates=feature_gates)
         try:
             control_plane._prepare()
             for name in _ORDER:
@@ -194,7 +242,7 @@ class ControlPlane:
             return
         program = self._binaries / name
         if not program.exists():
-            raise ControlPlaneUnavailableError(f"{program} does not exist; {ADVICE}")
+            raise ControlPlaneUnavailableError(f"{program} does not exist; {self.release.advice}")
         with (self.folder / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
                 [program, *self._flags(name)],
@@ -505,11 +553,13 @@ def main() -> None:
     given, flags = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="for state, certificates and logs")
+    parser.add_argument("--oldest", action="store_true", help=f"Kubernetes {OLDEST.name}, not {NEWEST.name}")
     parser.add_argument("--plain", action="store_true", help="without controller-manager and scheduler")
     options = parser.parse_args(given)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        plane = ControlPlane.start(options.folder.absolute(), full=not options.plain, arguments=flags)
+        release = OLDEST if options.oldest else NEWEST
+        plane = ControlPlane.start(options.folder.absolute(), release, full=not options.plain, arguments=flags)
     except ControlPlaneUnavailableError as error:
         sys.exit(f"controlplane: {error}")
     print(f"ready  {plane.url}  export KUBECONFIG={plane.kubeconfig}", flush=True)

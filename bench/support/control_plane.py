@@ -27,7 +27,7 @@ from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES
 from tarragon.kube.meta import Key
-from tools.controlplane import ControlPlane, missing_reason
+from tools.controlplane import NEWEST, ControlPlane
 
 Json = dict[str, Any]
 
@@ -271,7 +271,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 def run(measure: Callable[[], Awaitable[None]], seconds: float) -> None:
     """Run a benchmark with a time limit. Without a control plane it only prints the reason."""
-    reason = missing_reason()
+    reason = NEWEST.missing_reason()
     if reason is not None:
         print(f"not measured: {reason}")
         return

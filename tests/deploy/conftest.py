@@ -9,7 +9,7 @@ import pytest
 
 from tests.deploy.stage import Stage, a_stage, unvalidated
 from tests.real.gangs import start_with_gangs
-from tools.controlplane import ControlPlane
+from tools.controlplane import ControlPlane, Release
 
 FORCED = ("--grace-period=0", "--force")
 
@@ -33,9 +33,9 @@ async def with_gangs(tmp_path: Path) -> AsyncIterator[Stage]:
 
 
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+def installed(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """As the documentation says, once for all tests that leave it as it is."""
-    plane = ControlPlane.start(tmp_path_factory.mktemp("installed"))
+    plane = ControlPlane.start(tmp_path_factory.mktemp("installed"), release)
     try:
         subprocess.run(
             ["kubectl", "create", "-f", "deploy/", *unvalidated(plane)],
@@ -61,10 +61,10 @@ async def stage(installed: ControlPlane) -> AsyncIterator[Stage]:
 
 
 @pytest.fixture
-async def strict(tmp_path: Path) -> AsyncIterator[Stage]:
+async def strict(release: Release, tmp_path: Path) -> AsyncIterator[Stage]:
     """An API server that asks who names whom as an owner."""
     flags = ["--enable-admission-plugins=OwnerReferencesPermissionEnforcement"]
-    plane = ControlPlane.start(tmp_path / "strict", arguments=flags)
+    plane = ControlPlane.start(tmp_path / "strict", release, arguments=flags)
     try:
         async with a_stage(plane) as stage:
             yield stage

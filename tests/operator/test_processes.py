@@ -35,7 +35,7 @@ from tests.deploy.stage import (
     a_stage,
     group,
 )
-from tools.controlplane import ControlPlane
+from tools.controlplane import ControlPlane, Release
 
 pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(180)]
 
@@ -49,8 +49,8 @@ GANG = ("j-ps-0", "j-worker-0", "j-worker-1")
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    plane = ControlPlane.start(tmp_path_factory.mktemp("operators"), full=False)
+def plane(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    plane = ControlPlane.start(tmp_path_factory.mktemp("operators"), release, full=False)
     yield plane
     plane.stop()
 
@@ -127,6 +127,7 @@ async def seconds_until_leading(stage: Stage, one: OperatorProcess) -> float:
     return stage.clock.monotonic() - began
 
 
+@pytest.mark.both_releases
 async def test_when_the_leader_is_killed_the_other_goes_on_within_the_leases_time(stage: Stage) -> None:
     first, second = await two_and_a_job(stage)
     pods, made = uids(stage), pods_made(stage)

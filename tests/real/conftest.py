@@ -19,7 +19,7 @@ from tests.deploy.stage import unvalidated
 from tests.e2e.user import eventually
 from tests.real.scene import connect, until_served
 from tests.real.site import Site, a_site
-from tools.controlplane import ControlPlane
+from tools.controlplane import ControlPlane, Release
 
 KINDS = (TENSORFLOW, MLKUBE, SHAREPOD)
 OF_A_TEST: tuple[Resource[Any], ...] = (
@@ -52,8 +52,8 @@ def site(own_control_plane: ControlPlane, tmp_path: Path) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="session")
-def control_plane_with_kinds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    plane = ControlPlane.start(tmp_path_factory.mktemp("with-kinds"))
+def control_plane_with_kinds(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    plane = ControlPlane.start(tmp_path_factory.mktemp("with-kinds"), release)
     asyncio.run(_install(plane))
     yield plane
     plane.stop()

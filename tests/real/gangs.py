@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tools.controlplane import ControlPlane, installed_minor
+from tools.controlplane import NEWEST, ControlPlane
 
 GANGS_SINCE = 37
 """PodGroups of `scheduling.k8s.io/v1beta1`. The alpha versions before it have other fields."""
 
 
 def serves_native_pod_groups() -> bool:
-    return installed_minor() >= GANGS_SINCE
+    return NEWEST.minor() >= GANGS_SINCE
 
 
 def start_with_gangs(folder: Path) -> ControlPlane:

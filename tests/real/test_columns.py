@@ -12,7 +12,7 @@ from tests.deploy.stage import Kubectl
 from tests.real.scene import PATIENCE, a_scene
 from tools.controlplane import ControlPlane
 
-pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.real, pytest.mark.both_releases, pytest.mark.kubectl, pytest.mark.timeout(180)]
 
 Json = dict[str, Any]
 

@@ -17,7 +17,7 @@ from tests.deploy.stage import Kubectl
 from tests.real.scene import Scene, a_scene
 from tools.controlplane import ControlPlane
 
-pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.both_releases, pytest.mark.kubectl, pytest.mark.timeout(300)]
 
 Json = dict[str, Any]
 
@@ -90,7 +90,7 @@ def succeeded(status: Json, generation: str) -> int:
     if generation == "kubeflow.org/v1alpha1":
         (workers,) = (each for each in status["replicaStatuses"] if each["tf_replica_type"] == "WORKER")
         assert (status["phase"] in {"CleanUp", "Done"}, status["state"]) == (True, "Succeeded")
-        assert not {"conditions", "tfReplicaStatuses", "startTime"} & status.keys()
+        assert not {"tfReplicaStatuses", "startTime"} & status.keys()
         return int(workers["ReplicasStates"]["Succeeded"])
     name = "tfReplicaStatuses" if generation == "kubeflow.org/v1alpha2" else "replicaStatuses"
     assert not ({"tfReplicaStatuses", "replicaStatuses", "phase", "state"} - {name}) & status.keys()

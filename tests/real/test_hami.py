@@ -121,7 +121,7 @@ class HamiField(Scene):
             kubeconfig = self.plane.folder / f"{controlplane.SCHEDULER}.kubeconfig"
             path = self.plane.folder / "hami-scheduler.yaml"
             path.write_text(yaml.safe_dump(scheduler_config(str(kubeconfig), address, self.plane.minor)))
-            program = controlplane.binaries() / controlplane.SCHEDULER
+            program = self.plane.release.binaries() / controlplane.SCHEDULER
             with (self.plane.folder / "hami-scheduler.log").open("wb") as log:
                 flags = [f"--config={path}", "--secure-port=0"]
                 process = await asyncio.create_subprocess_exec(program, *flags, stdout=log, stderr=log)

@@ -65,6 +65,7 @@ async def until(scene: Scene, name: str, **fields: str) -> Json:
     return found
 
 
+@pytest.mark.both_releases
 async def test_it_runs_to_its_end_in_the_names_labels_and_words_of_its_time(scene: Scene, kubectl: Kubectl) -> None:
     await kubectl("create", "-f", "-", stdin=yaml.safe_dump(of_2017("example-job")))
     await scene.operator(None, "--no-leader-elect")

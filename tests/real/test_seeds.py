@@ -43,6 +43,7 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, stor
 """
 
 
+@pytest.mark.both_releases
 def test_every_manifest_of_long_ago_runs_unchanged_to_its_end(site: Site) -> None:
     image = {"entrypoint": ["python", "acting.py"], "workdir": str(acting(site.folder / "programs"))}
     site.map_images(dict.fromkeys(IMAGES, image))

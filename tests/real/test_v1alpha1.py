@@ -56,6 +56,7 @@ async def shown(kubectl: Kubectl, kind: str = V1ALPHA1, name: str = "old") -> Js
     return found
 
 
+@pytest.mark.both_releases
 async def test_it_runs_to_its_end_and_is_the_same_through_every_version(scene: Scene, kubectl: Kubectl) -> None:
     await scene.operator(None, "--no-leader-elect")
     await kubectl("create", "-f", "-", stdin=yaml.safe_dump(manifest(seconds=1)))
