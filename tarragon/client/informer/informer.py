@@ -13,6 +13,7 @@ import math
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -20,7 +21,16 @@ import msgspec
 
 from tarragon.base.clock import Clock, with_timeout
 from tarragon.client.backoff import MAX_DELAY, ExponentialBackoff
-from tarragon.client.errors import ApiError, BadRequest, Forbidden, Invalid, NotFound, ResourceExpired
+from tarragon.client.errors import (
+    ApiError,
+    BadRequest,
+    Forbidden,
+    NotFound,
+    ResourceExpired,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+)
 from tarragon.client.informer.cache_reader import CacheError, CacheRecovery, EventHandler, OngoingFailure
 from tarragon.client.port import ALL_OBJECTS, Client, Selector, WatchEvent
 from tarragon.client.streams import closing_stream
@@ -35,6 +45,7 @@ MAX_WATCH_LAG_SECONDS = 20.0
 """The seconds that a working watch may lag behind the responses to writes."""
 MIN_WATCH_SECONDS = 1.0
 """A watch that ends within fewer seconds and without an event is retried with backoff, not at once."""
+_TRANSIENT = (Unreachable, TooManyRequests, Unauthorized, NotFound, ResourceExpired)
 _UNNAMED = Key("", "(without a name)")
 _ANY_NAMESPACE = "default"
 _NO_OBJECT = "metadata.name=tarragon-asks-for-the-version-only"
@@ -77,7 +88,7 @@ class Informer(Generic[T]):
         self._objects: dict[Key, T] = {}
         self._version = ""
         self._may_stream = True
-        """False once the server has no streaming lists."""
+        """False once the server has refused a streaming list."""
         self._failing: OngoingFailure | None = None
         self._recovered = -math.inf
         self._synced = asyncio.Event()
@@ -235,18 +246,23 @@ class Informer(Generic[T]):
             raise _history_lost(version, self._version)
 
     async def _stream(self) -> bool:
-        """List and watch by one request. Returns False if the server has no streaming lists."""
+        """List and watch by one request. Returns False if the server did not stream the list.
+
+        A server may have streaming lists and fail at them: Kubernetes 1.32 and later do so on an etcd that does not
+        report the progress of watches.
+        """
         stream = self._cluster.stream_list(self._raw, self._selection) if self._may_stream else None
         if stream is None:
             return False
         async with closing_stream(stream) as events:
             try:
                 await self._take_initial_events(events)
-            except Invalid:
-                self._may_stream = False
-            else:
-                # Something in between ends the stream before its bookmark, or never lets it through: list next time.
-                self._may_stream = bool(self._version)
+            except ApiError as error:
+                # The list that follows either works or fails with the error to report.
+                self._may_stream = _is_transient(error)
+                return False
+            # Without a version, something in between ends the stream before its bookmark, or never lets it through.
+            self._may_stream = bool(self._version)
             if self._may_stream:
                 await self._follow(events)
         return self._may_stream
@@ -400,6 +416,11 @@ class Informer(Generic[T]):
     def _report(self, error: CacheError) -> None:
         for handler in self._on_error:
             handler(error)
+
+
+def _is_transient(error: ApiError) -> bool:
+    """Whether the server may well stream the next list. Other 5xx than 503 stand for something that it can't do."""
+    return isinstance(error, _TRANSIENT) or error.code == HTTPStatus.SERVICE_UNAVAILABLE
 
 
 def _history_lost(found: str, known: str) -> ResourceExpired:
