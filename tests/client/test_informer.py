@@ -532,6 +532,33 @@ async def test_after_an_outage_in_which_storage_was_put_back_everything_is_liste
     )
 
 
+async def test_after_storage_was_put_back_an_object_with_the_version_of_a_lost_one_is_taken_in() -> None:
+    scene = Scene()
+    scene.server.put("old", 1)
+    async with scene.running():
+        before = scene.server.version
+        scene.server.put("a", 2)
+        scene.server.put("b", 3)
+        scene.cache.apply_write(scene.server.answer("b"))
+        await settle(scene.clock)
+        scene.server.cut_now(error(503, "ServiceUnavailable"))
+        scene.server.put_back(before)
+        scene.server.put("a", 77)
+        await settle(scene.clock)
+        scene.seen_changes.clear()
+        await scene.pass_time(5)
+        await scene.pass_time(5)
+
+        assert scene.cache.objects[A].value == 77
+        # It is another object of that name, with the same resourceVersion.
+        assert ("a", None, 77) in scene.seen_changes
+        calls = len(scene.server.calls)
+        for _ in range(3):
+            await scene.pass_time(MAX_WATCH_LAG_SECONDS)
+        # No version that the server has lost is waited for.
+        assert len(scene.server.calls) == calls
+
+
 async def test_an_object_without_a_readable_name_is_reported_and_hides_no_other() -> None:
     scene = Scene()
     scene.server.put_without_name("in the list")

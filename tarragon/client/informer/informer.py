@@ -96,6 +96,8 @@ class Informer(Generic[T]):
         """The versions of objects that the watch has not delivered yet."""
         self._expected = self._awaited = 0
         self._is_in_doubt = False
+        self._is_history_lost = False
+        """Whether etcd was restored from a snapshot since the last list: it uses versions of lost objects again."""
         self._is_behind, self._has_caught_up = asyncio.Event(), asyncio.Event()
         self._handler_errors: asyncio.Queue[Exception] = asyncio.Queue()
         self._handlers: list[EventHandler[T]] = []
@@ -229,6 +231,7 @@ class Informer(Generic[T]):
 
     def _synced_at(self, version: str) -> None:
         self._version = version
+        self._is_history_lost = False
         self._recover()
         self._synced.set()
 
@@ -243,7 +246,12 @@ class Informer(Generic[T]):
         none = Selector(namespace=namespace, field_selector=_NO_OBJECT)
         version = (await self._cluster.list(self._raw, none)).resource_version
         if int(version) < self.last_resource_version:
+            self._forget_history()
             raise _history_lost(version, self._version)
+
+    def _forget_history(self) -> None:
+        self._is_history_lost = True
+        self._expected = self._awaited = 0
 
     async def _stream(self) -> bool:
         """List and watch by one request. Returns False if the server did not stream the list.
@@ -355,7 +363,8 @@ class Informer(Generic[T]):
         A server whose storage was restored from a backup no longer has the written version.
         """
         if self._is_in_doubt:
-            self._version, self._expected = "", 0
+            self._version = ""
+            self._forget_history()
         self._is_in_doubt = not self._is_in_doubt
         self._is_behind.set()
 
@@ -392,7 +401,8 @@ class Informer(Generic[T]):
 
     def _put(self, head: _Head, raw: msgspec.Raw) -> None:
         key, old = head.key, self._objects.get(head.key)
-        if old is not None and _identity(old).resource_version == head.metadata.resource_version:
+        is_known = old is not None and _identity(old).resource_version == head.metadata.resource_version
+        if is_known and not self._is_history_lost:
             return
         if old is not None and _identity(old).uid != head.metadata.uid:
             self._remove(key)
