@@ -41,6 +41,23 @@ def test_a_replica_on_a_lost_node_is_not_counted_as_running() -> None:
     )
 
 
+def test_a_node_that_is_not_ready_does_not_hide_what_keeps_its_pod_from_starting() -> None:
+    world = started(Worker=1)
+    waits(world, 0, "ErrImagePull", MISSING)
+    world.settle()
+    before = world.status.obstacle
+    lost = {"type": "Ready", "status": "Unknown", "lastTransitionTime": format_time(world.now)}
+    name = world.pods["dist-worker-0"]["spec"]["nodeName"]
+    node = {"metadata": {"name": name}, "status": {"conditions": [lost]}}
+    world.nodes = {Key("", name): decode(encode(node), Node)}
+    for _ in range(2):
+        world.pass_time(31)
+        world.settle()
+
+        assert world.status.obstacle == before
+        assert shown_reason(world) == ("ImagePullBackOff", f"worker-0: {MISSING}")
+
+
 # -------------------------------------------------------------------------------------------- what can't start at all
 
 

@@ -174,12 +174,19 @@ def build_job_view(
         stalls={
             replica: found
             for replica, each in members.items()
-            for node in [_node_of(each.pod, observed)]
-            for found in [find_node_stall(each.pod, node) or find_stall(each.pod, framework.main_container)]
+            for found in [_stall(each.pod, framework.main_container, observed)]
             if found is not None
         },
         next_review_at=review.next_at,
     )
+
+
+def _stall(pod: Pod, main: str, observed: ObservedJob) -> Stall | None:
+    """Return why the pod does not run. A lost node hides no obstacle: the start timeout would begin again."""
+    stall = find_stall(pod, main)
+    if stall is not None and stall.prevents_start:
+        return stall
+    return find_node_stall(pod, _node_of(pod, observed)) or stall
 
 
 def _node_of(pod: Pod, observed: ObservedJob) -> Node | None:
