@@ -19,15 +19,22 @@ from tarragon.kube.core import ContainerStateTerminated, ContainerStatus, Pod
 
 KUBELET_REJECTION_REASONS = frozenset(
     {
+        "InitContainerRestartPolicyForbidden",
         "NodeAffinity",
         "NodeName",
         "NodePorts",
+        "PodFeatureUnsupported",
+        "PodLevelResourcesNotSupported",
         "TaintToleration",
         "TopologyAffinityError",
         "UnexpectedAdmissionError",
+        "VolumeAttachmentLimitExceeded",
     }
 )
-"""Reasons for which a kubelet rejects a pod that another node may accept, besides all that begin with OutOf."""
+"""Reasons for which a kubelet rejects a pod that another node may accept, besides all that begin with OutOf.
+
+Newer kubelets also say in the message that they rejected it: see `_is_kubelet_rejection`.
+"""
 
 DISRUPTION_REASONS = KUBELET_REJECTION_REASONS | {
     "Evicted",
@@ -47,6 +54,8 @@ UNKNOWN_EXIT_CODE = 0xBEEF
 
 MIN_TIME = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
 MAX_TIME = dt.datetime(9999, 12, 31, tzinfo=dt.UTC)
+
+_REJECTED = "Pod was rejected"
 
 # A pod that exceeds its own disk limits is also evicted, and would be evicted on any other node.
 _OWN_LIMIT = re.compile(r"exceed\w* .*\blimit\b")
@@ -102,10 +111,14 @@ class ReplicaState:
 
     @property
     def is_rejected_by_kubelet(self) -> bool:
-        """The pod's node has rejected it before it started. A kubelet that restarts may also reject a running pod."""
-        main = self.main_container
+        """The pod's node has rejected it, and nothing shows that it had started.
+
+        A kubelet that restarts may also reject a running pod. As kubelets drop the container statuses of what they
+        reject, such a pod looks like one that has not started.
+        """
+        main, ending = self.main_container, self.termination
         has_started = main is not None and (main.state.terminated or main.state.running or main.last_state.terminated)
-        is_rejected = self.termination is not None and _is_kubelet_rejection(self.termination.reason)
+        is_rejected = ending is not None and ending.reason == self.pod.status.reason and _is_kubelet_rejection(self.pod)
         return is_rejected and not has_started
 
     @property
@@ -229,9 +242,11 @@ def has_only_sidecars_left(pod: Pod) -> bool:
     return all(_is_clean_for_good(pod, ended) or _is_failed_for_good(pod, ended) for ended in ends)
 
 
-def _is_kubelet_rejection(reason: str) -> bool:
-    """Whether the reason means that the kubelet rejected the pod."""
-    return reason in KUBELET_REJECTION_REASONS or reason.startswith("OutOf")
+def _is_kubelet_rejection(pod: Pod) -> bool:
+    """Whether the kubelet rejected the pod. Its reason may be one that only a plug-in of the kubelet knows."""
+    status = pod.status
+    says_so = not status.container_statuses and status.message.startswith(_REJECTED)
+    return says_so or status.reason in KUBELET_REJECTION_REASONS or status.reason.startswith("OutOf")
 
 
 def main_container_status(pod: Pod, main: str) -> ContainerStatus | None:
@@ -293,9 +308,7 @@ def _is_disrupted(pod: Pod) -> bool:
         return not _OWN_LIMIT.search(pod.status.message)
     target = pod.condition("DisruptionTarget")
     return (
-        reason in DISRUPTION_REASONS
-        or _is_kubelet_rejection(reason)
-        or (target is not None and target.status == "True")
+        reason in DISRUPTION_REASONS or _is_kubelet_rejection(pod) or (target is not None and target.status == "True")
     )
 
 

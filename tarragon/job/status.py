@@ -107,7 +107,7 @@ class RestartRecord:
     finished_at: dt.datetime | None = None
     """When the program itself had ended, by the clock of its node; None if the node did not say."""
     rejections: int = 0
-    """How many pods in a row were rejected by kubelets. They are no restarts, as the replica did not start."""
+    """How many pods were rejected by kubelets since the last restart. They are no restarts themselves."""
     rejected_by_node: str = ""
     """The node whose kubelet rejected the last pod that ended."""
 

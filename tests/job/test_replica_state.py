@@ -218,3 +218,39 @@ def test_a_failure_without_an_exit_code_is_judged_as_its_generation_did() -> Non
 
     assert fate_of(found, RestartPolicy.EXIT_CODE, SINCE_TRAINING_OPERATOR_1_5) is ReplicaAction.REPLACE
     assert fate_of(found, RestartPolicy.EXIT_CODE, UP_TO_TRAINING_OPERATOR_1_4) is ReplicaAction.FAIL_JOB
+
+
+def is_rejected(found: Pod) -> bool:
+    return replica_state(found, "tensorflow", RestartPolicy.NEVER, SINCE_TRAINING_OPERATOR_1_5).is_rejected_by_kubelet
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [("InitContainerRestartPolicyForbidden", ""), ("PodLevelResourcesNotSupported", ""), ("PodFeatureUnsupported", ""),
+     ("VolumeAttachmentLimitExceeded", ""), ("OutOfcpu", ""),
+     ("AppArmor", "Pod was rejected: Cannot enforce AppArmor: it is not enabled on the host"),
+     ("Evicted", "Pod was rejected: The node had condition: [DiskPressure]."),
+     ("NodeShutdown", "Pod was rejected: Pod was rejected as the node is shutting down.")],
+)  # fmt: skip
+def test_what_a_kubelet_rejects_has_neither_failed_nor_started(reason: str, message: str) -> None:
+    found = pod("Failed", status={"reason": reason, "message": message, "containerStatuses": []})
+
+    assert end_of(found) is PodOutcome.DISRUPTED
+    assert is_rejected(found)
+    assert fate_of(found, RestartPolicy.NEVER) is ReplicaAction.REPLACE
+
+
+def test_a_rejected_pod_that_still_shows_its_containers_has_started() -> None:
+    found = pod(
+        "Failed", status={"reason": "NodeAffinity", "message": "Pod was rejected: Predicate NodeAffinity failed"}
+    )
+
+    assert end_of(found) is PodOutcome.DISRUPTED
+    assert not is_rejected(found)
+
+
+def test_a_program_that_speaks_of_a_rejection_has_failed() -> None:
+    words = {"reason": "", "message": "Pod was rejected: by the program"}
+
+    assert end_of(pod("Failed", 1, status=words)) is PodOutcome.FAILED
+    assert not is_rejected(pod("Failed", 1, status=words))
