@@ -106,6 +106,23 @@ async def test_what_is_missing_of_it_is_made_when_there_is_room_and_the_rest_tra
     assert stage.services()["a-worker-1"]["spec"]["selector"].items() <= labels.items()
 
 
+async def test_what_is_missing_of_a_job_that_claims_devices_is_left_to_kube_scheduler(stage: Stage) -> None:
+    await stage.node("n")
+    workers = group(2)
+    workers["template"]["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
+    before = await begun(stage, "a", without="a-worker-1", Worker=workers)
+    stage.start_operator()
+    await adopt(stage, "a")
+    await stage.until_pods("a-worker-0", "a-worker-1")
+
+    assert before.items() <= uids(stage).items()
+    added = stage.pods()["a-worker-1"]["spec"]
+    assert "nodeName" not in added
+    assert "affinity" not in added
+    assert stage.admission("a")["size"] == {"Worker": 2}
+    assert "nodes" not in stage.admission("a")
+
+
 async def test_jobs_whose_record_was_dropped_by_a_foreign_definition_get_it_back_from_their_pods(stage: Stage) -> None:
     await stage.node("n", cpu="2")
     operator = stage.operator()

@@ -39,8 +39,8 @@ def needs_kube_scheduler(template: JsonObject, namespace: str, storage: VolumeCa
 
     That is so for pods with:
 
-    - claims that are unbound or unknown, ephemeral volumes, or resource claims of jobs that were placed before
-      they had any: kube-scheduler binds them;
+    - claims that are unbound or unknown, ephemeral volumes, or resource claims of jobs that have nodes, because they
+      had none when they were admitted: kube-scheduler binds them;
     - scheduling gates: the API server rejects a pod with both a gate and a node;
     - a runtime class: it may add a node selector and overhead that are not in the template;
     - required (anti-)affinity that selects namespaces by other labels than their name.

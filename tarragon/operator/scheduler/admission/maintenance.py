@@ -24,7 +24,7 @@ from tarragon.operator.scheduler.job_errors import JobErrors
 from tarragon.plan.lifecycle.displacement import AdmittedGang, displaced_replicas, next_displacement_at
 from tarragon.plan.lifecycle.start_order import GangReadiness, unmet_prerequisites
 from tarragon.plan.lifecycle.start_timeout import GangStart, apply_start_timeout, retry_reset_at, start_timeout_at
-from tarragon.plan.nodes.left_to_kube_scheduler import leave_to_kube_scheduler
+from tarragon.plan.nodes.left_to_kube_scheduler import claims_devices, leave_to_kube_scheduler
 from tarragon.plan.reconcile.adoption import (
     LivePods,
     find_live_pods,
@@ -63,11 +63,12 @@ class AdmissionMaintenance:
 
         def updated(candidate: Candidate) -> Admission | None:
             before, adoptable = candidate.admission, self._live_pods(candidate)
-            return (
-                rebuild_admission(adoptable, *min_and_requested_sizes(candidate), now)
-                if before is None
-                else with_bound_nodes(before, adoptable)
-            )
+            if before is not None:
+                return with_bound_nodes(before, adoptable)
+            # What is missing of a job that claims devices is for kube-scheduler to place: `kube_scheduler_updates`.
+            if claims_devices(candidate.job):
+                return None
+            return rebuild_admission(adoptable, *min_and_requested_sizes(candidate), now)
 
         return self._updates(self._candidates.unrecorded.values(), "adopt its existing pods", updated)
 
