@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 import random
 from collections import Counter
 from functools import partial
@@ -15,9 +16,10 @@ from tarragon.client.errors import ApiError, Forbidden, error_from_status, unava
 from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.kube.core import CONFIG_MAPS, PODS
 from tarragon.kube.meta import Key
-from tarragon.operator.informers.create_backoff import is_rejected_by_server
+from tarragon.operator.informers.create_backoff import CreateBackoff, is_rejected_by_server
 from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.plan.objects.settings import OperatorSettings
+from tarragon.plan.view.actions import REFUSED, REFUSED_FOR_GATES
 from tests.operator.stage import TFJOBS, Stage, group, job
 
 GANG = {"a-ps-0", "a-worker-0", "a-worker-1"}
@@ -242,3 +244,15 @@ async def test_a_job_whose_scripts_of_logs_are_refused_runs_and_says_that_its_lo
     (told,) = set(stage.events("FailedCreateConfigMap"))
     assert told.startswith("configmaps is forbidden")
     assert told.endswith("; the job runs without it and logs plain text")
+
+
+def test_that_a_webhook_adds_gates_is_known_until_the_job_is_deleted() -> None:
+    backoff, key, now = CreateBackoff(), Key("default", "a"), dt.datetime(2026, 11, 26, tzinfo=dt.UTC)
+    before = backoff.was_gated("TFJob", key)
+    backoff.record_refusal("TFJob", key, (REFUSED_FOR_GATES, "cannot be set"), now)
+    backoff.record_refusal("TFJob", key, (REFUSED, "exceeded quota"), now)
+    backoff.reset("TFJob", key)
+    known = [backoff.was_gated("TFJob", key), backoff.was_gated("TFJob", Key("default", "b"))]
+    backoff.forget_job("TFJob", key)
+
+    assert (before, known, backoff.was_gated("TFJob", key)) == (False, [True, False], False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tarragon.client.port import DeleteOptions
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
 from tarragon.localcluster.registry.client import Binder
@@ -13,11 +14,13 @@ from tests.operator.stage import Stage, group
 Json = dict[str, Any]
 
 
-def add_gate(pod: Json) -> None:
-    pod["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
-
-
 async def test_a_gang_whose_pods_are_gated_by_a_webhook_keeps_its_nodes_until_the_gates_are_gone(stage: Stage) -> None:
+    has_node: list[bool] = []
+
+    def add_gate(pod: Json) -> None:
+        has_node.append("nodeName" in pod["spec"])
+        pod["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
+
     await stage.node("n1")
     stage.world.api.set_pod_admission(add_gate)
     await stage.submit("job", Worker=group(2, cpu="4"))
@@ -36,6 +39,12 @@ async def test_a_gang_whose_pods_are_gated_by_a_webhook_keeps_its_nodes_until_th
     world = stage.world
     stage.start(Scheduler(world.client, Binder(world.api).bind, world.clock, world.jitter).run())
     await world.until(lambda: [pod["spec"].get("nodeName") for pod in stage.pods().values()] == ["n1", "n1"])
+
+    # The webhook is remembered when no pod has a gate any more.
+    has_node.clear()
+    await world.client.delete(PODS, Key("default", "job-worker-1"), DeleteOptions(grace_period_seconds=0))
+    await world.until(lambda: bool(stage.pods().get("job-worker-1", {}).get("spec", {}).get("schedulingGates")))
+    assert has_node == [False]
 
 
 def shown(stage: Stage, name: str) -> Json:

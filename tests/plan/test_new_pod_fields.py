@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tarragon.plan.view.actions import REFUSED_FOR_GATES, RejectedCreate
 from tests.plan.kubelets import shown_reason
 from tests.plan.world import World, manifest
 
@@ -75,12 +74,12 @@ def test_pods_that_get_gates_from_a_webhook_are_bound_by_kube_scheduler() -> Non
     world = World(manifest({"Worker": 2}))
     world.settle()
     world.admit()
-    world.refusal = RejectedCreate(reason=REFUSED_FOR_GATES, message="cannot be set", retry_at=world.now)
+    world.was_gated = True
     world.settle()
 
     assert all("nodeName" not in pod["spec"] and pod["spec"]["affinity"] for pod in world.pods.values())
     # While one of them has gates, the others are made in the same way.
-    world.refusal = None
+    world.was_gated = False
     world.pods["dist-worker-0"]["spec"]["schedulingGates"] = [{"name": "hold"}]
     world.vanish("dist-worker-1")
     world.settle()

@@ -71,6 +71,7 @@ class World:
         self.settings = settings or OperatorSettings()
         self.now = START
         self.refusal: RejectedCreate | None = None
+        self.was_gated = False
         self.nodes: Mapping[Key, Node] | None = None
         self.find_gpus: GpuLookup = lambda _: None
         self.events: list[Event] = []
@@ -140,6 +141,7 @@ class World:
             nodes=self.nodes,
             find_gpus=self.find_gpus,
             rejected_create=self.refusal,
+            was_gated=self.was_gated,
             settings=self.settings,
         )
         pod = pod_to_read(observed)

@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 from tarragon.client.errors import AlreadyExists, ApiError, Conflict, ResourceExpired, TooManyRequests, Unauthorized
 from tarragon.kube.meta import Key
-from tarragon.plan.view.actions import RejectedCreate
+from tarragon.plan.view.actions import REFUSED_FOR_GATES, RejectedCreate
 
 INITIAL_BACKOFF = 1.0
 MAX_BACKOFF = 30.0
@@ -24,15 +24,22 @@ class CreateBackoff:
     def __init__(self) -> None:
         self._refused: dict[tuple[str, Key], tuple[int, RejectedCreate]] = {}
         self._optional: dict[tuple[str, Key], dict[str, tuple[int, dt.datetime]]] = {}
+        self._gated: set[tuple[str, Key]] = set()
 
     def last_refusal(self, kind: str, job: Key) -> RejectedCreate | None:
         refused = self._refused.get((kind, job))
         return None if refused is None else refused[1]
 
+    def was_gated(self, kind: str, job: Key) -> bool:
+        """Whether a pod of the job was ever refused because it named a node and a webhook added scheduling gates."""
+        return (kind, job) in self._gated
+
     def record_refusal(self, kind: str, job: Key, words: tuple[str, str], now: dt.datetime) -> None:
         """Record a refusal; `words` are its reason and message. Each consecutive refusal doubles the pause."""
         count, _ = self._refused.get((kind, job), (0, None))
         reason, message = words
+        if reason == REFUSED_FOR_GATES:
+            self._gated.add((kind, job))
         again = now + _pause(count, INITIAL_BACKOFF, MAX_BACKOFF)
         self._refused[kind, job] = count + 1, RejectedCreate(reason=reason, message=message, retry_at=again)
 
@@ -56,6 +63,7 @@ class CreateBackoff:
         """The job was deleted."""
         self.reset(kind, job)
         self._optional.pop((kind, job), None)
+        self._gated.discard((kind, job))
 
 
 def is_rejected_by_server(error: ApiError) -> bool:

@@ -254,6 +254,7 @@ class Informers:
             unreadable_kinds=self.owned_objects.unreadable_kinds(key.namespace),
             storage=self.storage,
             rejected_create=self.create_backoff.last_refusal(kind, key),
+            was_gated=self.create_backoff.was_gated(kind, key),
             optional_retry_at=self.create_backoff.optional_retry_times(kind, key),
             settings=self.settings,
         )

@@ -62,6 +62,8 @@ class ObservedJob:
     """The full names of the kinds of such objects that the operator may not watch."""
     storage: VolumeCache = field(default_factory=VolumeCache)
     rejected_create: RejectedCreate | None = None
+    was_gated: bool = False
+    """Whether a create of the job was rejected with REFUSED_FOR_GATES: a webhook adds gates to its pods."""
     optional_retry_at: Mapping[str, dt.datetime] = field(default_factory=dict)
     """By name of a rejected optional object: when it may be created again."""
     settings: OperatorSettings = field(default_factory=OperatorSettings)

@@ -21,7 +21,7 @@ from tarragon.plan.input.decode_and_validate import DecodedJob
 from tarragon.plan.objects.desired import JobBlueprint, is_placed_by
 from tarragon.plan.objects.gang_round import is_outdated
 from tarragon.plan.objects.podgroup_kinds import PodGroup
-from tarragon.plan.view.actions import REFUSED_FOR_GATES, ObservedJob
+from tarragon.plan.view.actions import ObservedJob
 from tarragon.plan.view.stalls import Stall, find_node_stall, find_stall
 
 
@@ -106,9 +106,7 @@ class JobView:
 
     @property
     def _has_gated_pods(self) -> bool:
-        refusal = self.observed.rejected_create
-        is_refused = refusal is not None and refusal.reason == REFUSED_FOR_GATES
-        return is_refused or any(pod.spec.scheduling_gates for pod in self.own_pods)
+        return self.observed.was_gated or any(pod.spec.scheduling_gates for pod in self.own_pods)
 
     @property
     def assigned_nodes(self) -> Mapping[Replica, str]:
