@@ -72,6 +72,7 @@ LAST_EXIT_CODE = 255
 MAX_CHECKPOINT_SECONDS = 3600
 """The maximum of `CHECKPOINT_SECONDS_ANNOTATION`: for so long a preempted pod may block its resources."""
 MAX_DIGITS = 20
+NAME_DEFAULT_SCHEDULER = "write schedulerName: default-scheduler in every pod template, or remove it"
 
 
 def restarts_as_gang(job: TrainingJob) -> bool:
@@ -119,10 +120,7 @@ def validate_annotations(job: TrainingJob) -> Iterator[Problem]:
         if value not in supported:
             message = f"unsupported value {value!r}"
             yield Problem(join_path(ANNOTATIONS, name), message, f"write {' or '.join(supported)}, or remove it")
-    if has_native_pod_group(job) and not all(_scheduler_name(group) for group in job.replica_specs):
-        message = "concerns only jobs that kube-scheduler places, and Tarragon would place this one"
-        remedy = "write schedulerName: default-scheduler in every pod template, or remove it"
-        yield Problem(join_path(ANNOTATIONS, POD_GROUP_ANNOTATION), message, remedy)
+    yield from _pod_group_problems(job)
     invalid = [code for code in _codes(job) if not _is_exit_code(code)]
     if invalid:
         message = f"must be exit codes from 1 to {LAST_EXIT_CODE}, not {invalid[0]!r}"
@@ -156,6 +154,19 @@ def warn_about_misspelled_annotations(job: TrainingJob) -> Iterator[Problem]:
                 yield Problem(
                     join_path(ANNOTATIONS, name), "unknown annotation", f"did you mean {ANNOTATION_PREFIX}{suggestion}?"
                 )
+
+
+def _pod_group_problems(job: TrainingJob) -> Iterator[Problem]:
+    if not has_native_pod_group(job):
+        return
+    path = join_path(ANNOTATIONS, POD_GROUP_ANNOTATION)
+    names = sorted({_scheduler_name(group) for group in job.replica_specs if group.replicas})
+    if not all(_scheduler_name(group) for group in job.replica_specs):
+        message = "concerns only jobs that kube-scheduler places, and Tarragon would place this one"
+        yield Problem(path, message, NAME_DEFAULT_SCHEDULER)
+    elif len(names) > 1:
+        message = f"concerns only jobs that one scheduler places, not {' and '.join(names)}"
+        yield Problem(path, message, "write the same schedulerName in every pod template, or remove it")
 
 
 def _quoted(word: str) -> str:

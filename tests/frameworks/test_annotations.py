@@ -60,3 +60,20 @@ def test_a_time_to_save_is_seconds_of_an_hour_at_most(written: str) -> None:
     assert problems(annotated({"tarragon.dev/checkpoint-seconds": written})) == [
         f'metadata.annotations["tarragon.dev/checkpoint-seconds"]: {said}; write for example "30"'
     ]
+
+
+def test_a_pod_group_of_kubernetes_needs_one_scheduler_for_all_pods() -> None:
+    manifest = tfjob({"PS": 1, "Worker": 1})
+    manifest["metadata"]["annotations"] = {"tarragon.dev/pod-group": "native"}
+    groups = manifest["spec"]["tfReplicaSpecs"]
+    for group in groups.values():
+        group["template"]["spec"]["schedulerName"] = "default-scheduler"
+    before = problems(manifest)
+    groups["PS"]["template"]["spec"]["schedulerName"] = "volcano"
+
+    assert before == []
+    said = (
+        "concerns only jobs that one scheduler places, not default-scheduler and volcano; "
+        "write the same schedulerName in every pod template, or remove it"
+    )
+    assert problems(manifest) == [f'metadata.annotations["tarragon.dev/pod-group"]: {said}']

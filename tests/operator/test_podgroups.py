@@ -194,6 +194,22 @@ def test_a_group_of_kubernetes_needs_pods_that_tarragon_does_not_place() -> None
     assert "write schedulerName: default-scheduler in every pod template" in json.dumps(world.job["status"])
 
 
+def test_a_job_that_tarragon_places_by_name_says_that_it_gets_no_group_of_kubernetes() -> None:
+    job = annotated({"Worker": 1})
+    job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["schedulerName"] = "ours"
+    own, other = World(job, OperatorSettings(scheduler_name="ours")), World(job)
+    for world in (own, other):
+        world.settle()
+
+    warnings = [event.message for event in own.events if event.reason == "QuestionableSpec"]
+    said = (
+        "has no effect: ours is Tarragon's own scheduler, which needs no PodGroup; "
+        "write schedulerName: default-scheduler in every pod template, or remove it"
+    )
+    assert warnings == [f'metadata.annotations["tarragon.dev/pod-group"]: {said}']
+    assert [event.reason for event in other.events if event.reason == "QuestionableSpec"] == []
+
+
 def test_a_changed_priority_class_is_not_sent_where_it_may_not_change() -> None:
     edited = {"schedulingPolicy": {"priorityClass": "high", "minAvailable": 2}}
     world = World(annotated({"Worker": 3}))

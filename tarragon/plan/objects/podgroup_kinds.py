@@ -6,14 +6,23 @@ scheduler-plugins, keeps working with existing jobs. `native` is Kubernetes' own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from tarragon.base import quantity
+from tarragon.base.errors import Problem
 from tarragon.base.resources import PODS, Resources, add_resources
-from tarragon.job.annotations import NATIVE_POD_GROUP, has_native_pod_group, restarts_as_gang
+from tarragon.job.annotations import (
+    ANNOTATIONS,
+    NAME_DEFAULT_SCHEDULER,
+    NATIVE_POD_GROUP,
+    POD_GROUP_ANNOTATION,
+    has_native_pod_group,
+    restarts_as_gang,
+)
 from tarragon.job.model import Decides, Replica, ReplicaSpec, TrainingJob
+from tarragon.kube.field_reader import join_path
 from tarragon.kube.meta import Json, JsonObject, PartialObjectMetadata, Resource
 from tarragon.kube.scheduling.host_ports import HOST_PORT_PREFIX
 from tarragon.plan.nodes.replica_requests import group_request
@@ -120,6 +129,14 @@ def pod_group_kind(job: TrainingJob, by_scheduler: Mapping[str, str], own_schedu
     if kind == NATIVE_POD_GROUP and any(SCHEDULING_GROUP in spec for spec in specs):
         return None
     return POD_GROUP_KINDS.get(kind)
+
+
+def warn_about_ignored_pod_group(job: TrainingJob, own_scheduler: str) -> Iterator[Problem]:
+    """Warn of the annotation of a job that names Tarragon's own scheduler. Only the operator knows that name."""
+    names = {group.template.get("spec", {}).get("schedulerName", "") for group in job.replica_specs if group.replicas}
+    if has_native_pod_group(job) and names == {own_scheduler}:
+        message = f"has no effect: {own_scheduler} is Tarragon's own scheduler, which needs no PodGroup"
+        yield Problem(join_path(ANNOTATIONS, POD_GROUP_ANNOTATION), message, NAME_DEFAULT_SCHEDULER)
 
 
 def minimum_pods(job: TrainingJob) -> int:

@@ -16,6 +16,7 @@ from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.merge_patch import create_merge_patch
 from tarragon.kube.meta import CustomObject, Json, JsonObject
 from tarragon.plan.input.decode_and_validate import shorten_problem
+from tarragon.plan.objects.podgroup_kinds import warn_about_ignored_pod_group
 from tarragon.plan.status.pod_mirror import mirror_fields
 from tarragon.plan.view.job_view import JobView
 
@@ -115,7 +116,8 @@ def events_for(view: JobView, status: JobStatus) -> list[Event]:
     """Return the events for the change. They are sent along with its write, so that each is sent once."""
     events = list(condition_events(view.object_reference, view.recorded_status, status))
     if view.recorded_status.condition(conditions.CREATED) is None:
-        events += warning_events(view.object_reference, view.decoded.warnings)
+        own = warn_about_ignored_pod_group(view.job, view.observed.settings.scheduler_name)
+        events += warning_events(view.object_reference, [*view.decoded.warnings, *own])
     return events
 
 
