@@ -110,6 +110,17 @@ def test_a_definition_is_told_to_be_older_or_newer_by_the_fields_that_only_one_h
     assert "from a newer version of Tarragon: v1 differs" in compare_crd(TENSORFLOW, newer).text
 
 
+def test_a_downgrade_says_what_the_older_version_will_not_read(stored: dict[str, Any]) -> None:
+    fields = stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    fields["wings"] = {"type": "object", "properties": {"left": {"type": "string"}}}
+    stored["spec"]["versions"][0]["additionalPrinterColumns"].pop()
+
+    remedy = compare_crd(TENSORFLOW, stored).remedy
+
+    assert "is a downgrade" in remedy
+    assert remedy.endswith("which this version does not read: spec.wings")
+
+
 def test_kubeflows_is_recognised_and_cannot_hold_what_we_write() -> None:
     finding = compare_crd(TENSORFLOW, KUBEFLOWS)
 

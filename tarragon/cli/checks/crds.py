@@ -42,18 +42,24 @@ def compare_crd(framework: Framework, found: JsonObject) -> Finding:
     differing = list(_differences(have, want))
     if not differing:
         return Finding("ok", kind, f"the CRD matches this version of Tarragon: {', '.join(have)}")
-    text = f"the CRD is from {_origin(have, want)}: {joined(differing, most=3)}"
-    return Finding("warning", kind, text, f"{APPLY_COMMAND} updates it")
+    origin, remedy = _origin(have, want)
+    return Finding("warning", kind, f"the CRD is from {origin}: {joined(differing, most=3)}", remedy)
 
 
-def _origin(have: Mapping[str, JsonObject], want: Mapping[str, JsonObject]) -> str:
-    """Say whose the definition is, by the versions and fields that only one of the two has."""
+def _origin(have: Mapping[str, JsonObject], want: Mapping[str, JsonObject]) -> tuple[str, str]:
+    """Say whose the definition is, by the versions and fields that only one of the two has, and what to do."""
     theirs, ours = set(_fields(have)), set(_fields(want))
     if ours - theirs and not theirs - ours:
-        return "an older version of Tarragon"
+        return "an older version of Tarragon", f"{APPLY_COMMAND} updates it"
     if theirs - ours and not ours - theirs:
-        return "a newer version of Tarragon"
-    return "another version of Tarragon, or was edited"
+        outermost = {path for path in theirs - ours if path[:-1] not in theirs - ours}
+        unknown = joined(sorted({".".join(path[1:]) or f"version {path[0]}" for path in outermost}))
+        remedy = (
+            f"use that version's tarragon. {APPLY_COMMAND} is a downgrade: jobs keep these fields, which this version "
+            f"does not read: {unknown}"
+        )
+        return "a newer version of Tarragon", remedy
+    return "another version of Tarragon, or was edited", f"{APPLY_COMMAND} makes it this version's"
 
 
 def _fields(versions: Mapping[str, JsonObject]) -> Iterator[tuple[str, ...]]:
