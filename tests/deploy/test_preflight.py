@@ -64,8 +64,9 @@ async def test_the_preflight_says_what_is_installed_who_leads_and_what_is_missin
     assert code == 1
     assert ("error", "deployment", f"{HOME}/tarragon: 0 of 2 ready") in before
     assert {level for level, topic, _ in before if topic in {"version", "features", "apis", "image"}} == {"ok"}
-    (account,) = [text for level, topic, text in before if (level, topic) == ("ok", "account")]
-    assert account.startswith(f"{HOME}/tarragon has all ")
+    accounts = [text for level, topic, text in before if (level, topic) == ("ok", "account")]
+    # Other tests install operators in namespaces of their own.
+    assert [text for text in accounts if text.startswith(f"{HOME}/tarragon has all ")]
     assert [level for level, topic, _ in before if topic == "disruption"] == (
         ["ok"] if stage.plane.minor < 21 else ["warning"]
     )

@@ -189,6 +189,7 @@ def foreign() -> Json:
         schema = version["schema"]["openAPIV3Schema"]
         del schema["x-kubernetes-preserve-unknown-fields"]
         schema["properties"]["status"] = FOREIGN_STATUS
+        del version["selectableFields"]
     return {"spec": {"versions": versions}}
 
 

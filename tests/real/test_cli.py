@@ -229,7 +229,7 @@ def test_a_job_is_tried_submitted_twice_suspended_scaled_and_dumped_there(shell:
     assert (first.code, again.code) == (0, 0)
     assert "unchanged: it already exists in cli on context test" in again.err
     assert (suspended.code, suspended.out) == (0, f"tfjob/{job} suspended\n")
-    assert (scaled.code, scaled.out) == (0, f"tfjob/{job} scaled to worker 1\n")
+    assert (scaled.code, scaled.out) == (0, f"tfjob/{job} scaled to worker 1\n"), scaled.err
     assert (resumed.code, resumed.out) == (0, f"tfjob/{job} resumed\n")
     assert shell("get", job).out.splitlines()[1].split()[:3] == [job, "Running", "1/1"]
     assert in_vain.code == 1
@@ -329,7 +329,7 @@ def test_kubectl_has_it_as_a_plugin_about_its_current_context(shell: Shell, trai
     assert (listed.returncode, listed.stdout) == (0, shell("list", "-o", "name").out)
     assert f"tfjob/{job}\n" in listed.stdout
     assert helped.stdout.startswith("Usage: kubectl tarragon ")
-    assert "First: kubectl tarragon run" in helped.stdout
+    assert "First: kubectl tarragon examples" in helped.stdout
     assert failed.returncode == 102
     assert failed.stderr.splitlines()[0] == 'Error: job "nobody" not found in namespace cli'
 

@@ -62,7 +62,7 @@ async def raw_to(plane: ControlPlane) -> AsyncIterator[Raw]:
 def deep_job(name: str, levels: int) -> bytes:
     return (
         f'{{"apiVersion":"kubeflow.org/v1","kind":"TFJob","metadata":{{"name":"{name}"}},'
-        f'"spec":{{"zz":{nested(levels)}}}}}'
+        f'"spec":{{"tfReplicaSpecs":{{}},"zz":{nested(levels)}}}}}'
     ).encode()
 
 

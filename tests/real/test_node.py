@@ -501,7 +501,9 @@ async def test_the_role_that_comes_with_it_is_enough_and_not_more(tmp_path: Path
     assert [event["requestURI"] for event in events if event["responseStatus"].get("code") == 403] == []
     used = {(path_of(event["objectRef"]), event["verb"]) for event in events if "objectRef" in event}
     granted = {(what, verb) for rule in rules for what in rule["resources"] for verb in rule["verbs"]}
-    assert granted == used
+    # Servers without streaming lists are asked for lists.
+    assert granted - used == {("pods", "list"), ("services", "list")}
+    assert used <= granted
 
 
 async def life_with_everything(machine: Machine) -> None:
