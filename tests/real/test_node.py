@@ -486,6 +486,10 @@ async def test_the_role_that_comes_with_it_is_enough_and_not_more(tmp_path: Path
             for document in yaml.safe_load_all((ROOT / "deploy/node/permissions.yaml").read_text()):
                 await machine.cluster.create(resource_of(document), document)
             await machine.start(plane.user(account))
+            await runs_without_a_token(machine)
+            for document in yaml.safe_load_all((ROOT / "deploy/node/tokens.yaml").read_text()):
+                document["metadata"]["namespace"] = "default"
+                await machine.cluster.create(resource_of(document), document)
             await machine.taints()
             await machine.end()
             await machine.start(plane.user(account))
@@ -493,17 +497,27 @@ async def test_the_role_that_comes_with_it_is_enough_and_not_more(tmp_path: Path
             rules = [
                 *await rules_of(machine.cluster, "ClusterRole", ""),
                 *await rules_of(machine.cluster, "Role", "kube-node-lease"),
+                *await rules_of(machine.cluster, "Role", "default", "tarragon-node-tokens"),
             ]
         events = [event for event in plane.audit_events() if event["user"]["username"] == account]
     finally:
         plane.stop()
 
-    assert [event["requestURI"] for event in events if event["responseStatus"].get("code") == 403] == []
+    refused = [event for event in events if event["responseStatus"].get("code") == 403]
+    assert {event["objectRef"].get("subresource") for event in refused} == {"token"}
     used = {(path_of(event["objectRef"]), event["verb"]) for event in events if "objectRef" in event}
     granted = {(what, verb) for rule in rules for what in rule["resources"] for verb in rule["verbs"]}
     # Servers without streaming lists are asked for lists.
     assert granted - used == {("pods", "list"), ("services", "list")}
     assert used <= granted
+
+
+async def runs_without_a_token(machine: Machine) -> None:
+    """What the role of all namespaces does not give."""
+    await machine.run("test ! -e /var/run/secrets/kubernetes.io/serviceaccount/token", "tokenless")
+    await machine.phase("Succeeded", "tokenless")
+    await machine.cluster.delete(PODS, Key(machine.namespace, "tokenless"), DeleteOptions(grace_period_seconds=0))
+    await machine.gone()
 
 
 async def life_with_everything(machine: Machine) -> None:
@@ -544,9 +558,9 @@ async def life_with_everything(machine: Machine) -> None:
     await machine.gone()
 
 
-async def rules_of(cluster: HttpClient, kind: str, namespace: str) -> Sequence[Json]:
+async def rules_of(cluster: HttpClient, kind: str, namespace: str, name: str = "tarragon-node") -> Sequence[Json]:
     resource = resource_of({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind})
-    role = await cluster.get(resource, Key(namespace, "tarragon-node"))
+    role = await cluster.get(resource, Key(namespace, name))
     rules: Sequence[Json] = role["rules"]
     return rules
 

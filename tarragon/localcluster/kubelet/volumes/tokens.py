@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.client.errors import ApiError
+from tarragon.client.errors import ApiError, Forbidden
 from tarragon.kube.codec import decode
 from tarragon.localcluster.home.home import write_private_file
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
@@ -31,6 +31,9 @@ RENEW_AFTER_FRACTION = 0.8
 """The part of its lifetime after which a token is renewed."""
 MAX_RENEW_SECONDS = 24 * 3600.0
 """A token is renewed after this long, however long its lifetime is."""
+
+_KUBELET = '"system:node:'
+"""In the refusal of a request by a kubelet's identity."""
 
 _log = structlog.get_logger()
 
@@ -85,10 +88,25 @@ def token_specs(pod: Pod) -> set[TokenProjection]:
 
 
 async def request_tokens(pod: Pod, source: TokenIssuer | None) -> dict[TokenProjection, bytes]:
-    """Request all tokens that the pod's volumes need. Raises ApiError."""
-    if source is None:
-        return {}
-    return {wish: (await source.token(pod, wish)).encode() for wish in sorted(token_specs(pod))}
+    """Request all tokens that the pod's volumes need. Raises ApiError.
+
+    Those that may not be requested are left out: whose account runs the node decides about that, not the pod. A
+    kubelet's own identity may, as soon as the API server has seen that the pod is on its node: it has to try again.
+    """
+    tokens: dict[TokenProjection, bytes] = {}
+    for wish in sorted(token_specs(pod)) if source is not None else ():
+        try:
+            tokens[wish] = (await source.token(pod, wish)).encode()
+        except Forbidden as error:
+            if _KUBELET in str(error):
+                raise
+            _log.warning(
+                "a pod starts without the token of its service account",
+                pod=str(pod.metadata.key),
+                why=error.summary,
+                remedy="apply deploy/node/tokens.yaml in its namespace, or run the node with a kubelet's identity",
+            )
+    return tokens
 
 
 class TokenRenewer:
