@@ -60,8 +60,11 @@ def field_paths(text: str) -> set[str]:
 
 
 def validate_label(name: str, value: str) -> None:
-    """Raise ValueError if the label is invalid."""
-    _check_value(_key(name), value)
+    """Raise ValueError if a label can't have that name or value."""
+    if why := qualified(name):
+        raise ValueError(f'invalid label key "{name}": {why}')
+    if why := label_value(value):
+        raise ValueError(f'invalid label value "{value}" of {name}: {why}')
 
 
 def label_selector_as_predicate(selector: Mapping[str, Any]) -> Predicate:
