@@ -65,6 +65,8 @@ def test_a_finished_job_looks_as_its_readme_showed_and_its_logs_are_where_it_sai
     assert re.fullmatch(r"[a-z0-9]{4}", runtime_id)
     assert found["spec"] == {**sample["spec"], "RuntimeId": runtime_id}
     assert found["status"].pop("tarragon")["state"] == "Succeeded"
+    # Beside what its operator wrote, for `kubectl wait`.
+    assert "Succeeded" in {each["type"] for each in found["status"].pop("conditions")}
     kinds = [each["tf_replica_type"] for each in sample["status"]["replicaStatuses"]]
     masters, *others = found["status"].pop("replicaStatuses")
     assert masters == sample["status"].pop("replicaStatuses")[0]
