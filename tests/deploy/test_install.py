@@ -7,9 +7,10 @@ import pytest
 from tarragon.frameworks.tensorflow.crd import VERSIONS
 from tests.deploy.stage import ALL_FIELDS_SINCE, Stage, group, job
 
-pytestmark = [pytest.mark.real, pytest.mark.both_releases, pytest.mark.kubectl, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(300)]
 
 
+@pytest.mark.both_releases
 async def test_plain_files_install_and_can_be_applied_over_and_again(empty: Stage) -> None:
     created = await empty.install("create", "-f", "deploy/")
     over = await empty.install("apply", "-k", "deploy")
@@ -48,6 +49,7 @@ async def test_a_job_is_seen_in_every_version_and_scaled_as_users_of_kubectl_do(
     await stage.until(lambda: stage.has_pods("a-ps-0", "a-worker-0"))
 
 
+@pytest.mark.both_releases
 async def test_users_of_a_namespace_may_do_with_jobs_what_they_may_do_with_pods(stage: Stage) -> None:
     await stage.kubectl("create", "rolebinding", "her", "--clusterrole=edit", "--user=editor")
     await stage.kubectl("create", "rolebinding", "his", "--clusterrole=view", "--user=viewer")
