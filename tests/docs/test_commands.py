@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.docs.commands import ELSEWHERE, commands_in, commands_of
 from tests.docs.markdown import ROOT, pages
 
+KIND_AND_NAMED = re.compile(r"[a-z.]+(,[a-z.]+)*,[a-z.]+/[a-z-]+")
 PAGE = """
 ```console
 $ tarragon run job.yaml   # with a comment
@@ -49,3 +52,10 @@ def test_no_command_is_said_to_be_run_elsewhere_that_no_page_has() -> None:
     commands: set[str] = {command.text for page in pages() for command in commands_of(page)}
 
     assert set(ELSEWHERE) - commands == set()
+
+
+def test_kubectl_gets_several_kinds_or_one_name() -> None:
+    """`get pods,lease/tarragon` always fails: a resource with a name must stand alone."""
+    words = {(str(command), word) for page in pages() for command in commands_of(page) for word in command.text.split()}
+
+    assert [where for where, word in sorted(words) if KIND_AND_NAMED.fullmatch(word) and "kubectl" in where] == []
