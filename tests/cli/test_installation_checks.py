@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import sys
 from typing import Any
 
 import pytest
@@ -185,6 +186,24 @@ def test_a_client_certificate_is_named_before_it_expires() -> None:
     assert level(ends - dt.timedelta(days=20)) == ["warning"]
     assert level(ends + dt.timedelta(days=20)) == ["error"]
     assert list(check_client_certificate(b"", NOW)) == []
+
+
+def test_a_client_without_cryptography_says_that_it_reads_no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate = new_authority("a", NOW).certificate
+    for module in [name for name in sys.modules if name.partition(".")[0] == "cryptography"]:
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    monkeypatch.delitem(sys.modules, "tarragon.base.certificate_authority")
+
+    found = [
+        check_progress_authority({"data": {"ca.crt": base64.b64encode(certificate).decode()}}, NOW),
+        *check_client_certificate(certificate, NOW),
+    ]
+
+    assert [(each.level, each.topic) for each in found] == [("ok", "certificate"), ("ok", "credentials")]
+    assert all("unknown: reading it needs the extra `local`" in each.text for each in found)
+    assert list(check_client_certificate(b"", NOW)) == []
+    assert check_progress_authority({}, NOW).text.startswith("no authority")
 
 
 def test_what_the_service_account_lacks_is_an_error_only_if_nothing_works_without_it() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import importlib.util
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from tarragon.plan.config.queues import decode_queue_file
 TESTED = ((1, 20), (1, 37))
 """The oldest and the newest version of Kubernetes that the tests run on."""
 _APPLY = "kubectl apply -k deploy"
+_UNREAD = "unknown: reading it needs the extra `local`, which is not installed"
 _SOON = dt.timedelta(days=30)
 _SAMPLE = re.compile(r"^(?P<name>\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)$", re.MULTILINE)
 _VERSION_LABEL = re.compile(r'version="([^"]*)"')
@@ -222,11 +224,13 @@ def _value(text: str, name: str) -> float:
 
 def check_progress_authority(secret: JsonObject, now: dt.datetime) -> Finding:
     """Check the authority that signs the certificates of the endpoint for progress reports."""
-    from tarragon.base.certificate_authority import expiry
-
     encoded = (secret.get("data") or {}).get("ca.crt")
     if not encoded:
         return Finding("ok", "certificate", "no authority for progress reports yet: a leader issues it")
+    if not _reads_certificates():
+        return Finding("ok", "certificate", f"the end of the authority for progress reports is {_UNREAD}")
+    from tarragon.base.certificate_authority import expiry
+
     try:
         ends = expiry(base64.b64decode(encoded, validate=True))
     except ValueError:
@@ -241,13 +245,16 @@ def check_progress_authority(secret: JsonObject, now: dt.datetime) -> Finding:
 
 def check_client_certificate(certificate: bytes, now: dt.datetime) -> Iterator[Finding]:
     """Check the client certificate of the kubeconfig, if it has one."""
+    if not certificate:
+        return
+    if not _reads_certificates():
+        yield Finding("ok", "credentials", f"the end of the kubeconfig's client certificate is {_UNREAD}")
+        return
     from tarragon.base.certificate_authority import expiry
 
     try:
-        left = (expiry(certificate) - now) if certificate else None
+        left = expiry(certificate) - now
     except ValueError:
-        return
-    if left is None:
         return
     if left < dt.timedelta():
         text = f"the kubeconfig's client certificate expired {duration_text(-left.total_seconds())} ago"
@@ -257,6 +264,11 @@ def check_client_certificate(certificate: bytes, now: dt.datetime) -> Iterator[F
         yield Finding("warning", "credentials", text, "ask the administrator for a new one")
     else:
         yield Finding("ok", "credentials", f"the kubeconfig's client certificate is valid for {left.days} days")
+
+
+def _reads_certificates() -> bool:
+    """The client of a cluster is installed without cryptography."""
+    return importlib.util.find_spec("cryptography") is not None
 
 
 def mounted_config(deployment: JsonObject, option: str) -> tuple[str, str] | None:
