@@ -29,7 +29,7 @@ class ImageSoftware:
     extra: str
     """The extra of Tarragon that installs it."""
     packages: Sequence[str]
-    """The packages that have it."""
+    """The packages that have it, first the one that messages name."""
 
 
 def python_library(title: str, module: str, packages: Sequence[str], extra: str = "") -> ImageSoftware:

@@ -51,7 +51,7 @@ def why_no_lp(workloads: Sequence[Workload]) -> str:
     largest = max(len(workload.jobs) for workload in workloads)
     if largest > MAX_LP_JOBS:
         return f"the workload has {largest:,} jobs, more than {MAX_LP_JOBS:,}"
-    return "" if find_spec("scipy") else "SciPy is not installed (pip install 'tarragon[simulate]')"
+    return "" if find_spec("scipy") else "SciPy is not installed (pip install scipy)"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

