@@ -23,13 +23,15 @@ import tempfile
 import tomllib
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
 BUILD_REQUIREMENTS = "tools/build-requirements.txt"
+PYPI_NAME = ""
+"""The project's name on PyPI once it is settled, and then `name` in pyproject.toml: `tarragon` is taken there."""
 TWINE = "twine==7.0.0"
 EXTRAS = ("local", "operator", "simulate")
 """What the SBOM lists beside the requirements of the package: the extras that hold code of ours to run."""
@@ -43,6 +45,7 @@ class ReleaseError(Exception):
 class Source:
     """What is released: a commit."""
 
+    name: str
     version: str
     commit: str
     time: int
@@ -59,12 +62,17 @@ def main() -> int:
     try:
         source = read_source()
         require(list(problems(source)))
+        require_only_a_release(options.output)
+        if options.publish and not options.index:
+            require_a_place_on_pypi(source)
         run("make", "check")
         packages = build(source, options.output)
+        digests = digests_of(packages)
         check(packages, source)
         write_statements(packages, source, options.output)
+        require_unchanged(digests)
         if options.publish:
-            publish(packages, source, options.index)
+            publish(packages, options.index)
     except ReleaseError as error:
         print(f"release: {error}", file=sys.stderr)
         return 1
@@ -78,6 +86,7 @@ def read_source() -> Source:
     project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     module = (ROOT / "tarragon/__init__.py").read_text(encoding="utf-8")
     return Source(
+        name=project["name"],
         version=re.findall(r'^__version__ = "(.+)"$', module, re.MULTILINE)[0],
         commit=git("rev-parse", "HEAD"),
         time=int(git("log", "-1", "--format=%ct")),
@@ -102,14 +111,44 @@ def require(found: Sequence[str]) -> None:
         raise ReleaseError("\n  ".join(["this is no release:", *found]))
 
 
+def require_only_a_release(output: Path) -> None:
+    if found := foreign_files(output):
+        raise ReleaseError(
+            f"{output} would be emptied, and has files that are of no release, such as {found[0]}: "
+            "remove them, or name another folder with --output"
+        )
+
+
+def foreign_files(output: Path) -> Sequence[str]:
+    """The names of what is in the folder and is neither in its SHA256SUMS nor a signature."""
+    sums = output / "SHA256SUMS"
+    lines = sums.read_text(encoding="utf-8").splitlines() if sums.is_file() else []
+    known = {sums.name, *(line.partition("  ")[2] for line in lines)}
+    found = sorted(path.name for path in output.iterdir()) if output.is_dir() else []
+    return [name for name in found if name not in known and not name.endswith(".sigstore.json")]
+
+
+def require_a_place_on_pypi(source: Source) -> None:
+    """A name of the project's own, and a home: the page on PyPI is for ever, so its links must lead somewhere."""
+    if source.name != PYPI_NAME:
+        raise ReleaseError(
+            f"the name {source.name} on PyPI is another project's: choose one, and write it into PYPI_NAME of "
+            "tools/release.py and `name` of pyproject.toml; or name another index with --index"
+        )
+    try:
+        urllib.request.urlopen(source.home, timeout=30).close()  # noqa: S310 - the URL in pyproject.toml
+    except (urllib.error.URLError, TimeoutError) as error:
+        raise ReleaseError(f"the home of the project in pyproject.toml, {source.home}, fails: {error}") from error
+
+
 def build(source: Source, output: Path) -> Sequence[Path]:
     """Builds the sdist from the commit, and the wheel from the sdist. Raises ReleaseError if the tree gives another."""
     shutil.rmtree(output, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
         tree, other = Path(folder, "tree"), Path(folder, "other")
         tree.mkdir()
-        archive = subprocess.run(["git", "archive", source.commit], cwd=ROOT, check=True, capture_output=True).stdout
-        subprocess.run(["tar", "-x"], cwd=tree, input=archive, check=True)
+        run("git", "archive", "--output", str(Path(folder, "tree.tar")), source.commit)
+        run("tar", "-x", "-f", str(Path(folder, "tree.tar")), "-C", str(tree))
         _build(source, "--sdist", tree, output)
         sdist = next(output.glob("*.tar.gz"))
         _build(source, "--wheel", sdist, output)
@@ -123,7 +162,7 @@ def build(source: Source, output: Path) -> Sequence[Path]:
 def _build(source: Source, what: str, tree: Path, output: Path) -> None:
     constraints = str(ROOT / BUILD_REQUIREMENTS)
     options = ["--no-config", "--no-create-gitignore", "--require-hashes", "--build-constraints", constraints]
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(source.time)}
+    environment = {**without_credentials(), "SOURCE_DATE_EPOCH": str(source.time)}
     run(uv(), "build", "-q", what, *options, "-o", str(output), str(tree), environment=environment)
 
 
@@ -178,15 +217,20 @@ def provenance(packages: Sequence[Path], source: Source) -> dict[str, Any]:
     }
 
 
-def publish(packages: Sequence[Path], source: Source, index: str) -> None:
-    """Uploads the packages. On PyPI their page is for ever, so its links must lead somewhere."""
-    if not index:
-        try:
-            urllib.request.urlopen(source.home, timeout=30).close()  # noqa: S310 - the URL in pyproject.toml
-        except (urllib.error.URLError, TimeoutError) as error:
-            raise ReleaseError(f"the home of the project in pyproject.toml, {source.home}, fails: {error}") from error
+def digests_of(packages: Sequence[Path]) -> dict[Path, str]:
+    return {path: digest(path) for path in packages}
+
+
+def require_unchanged(digests: Mapping[Path, str]) -> None:
+    """Programs that others wrote have run since the packages were built."""
+    for path, before in digests.items():
+        if digest(path) != before:
+            raise ReleaseError(f"{path} has changed since it was built")
+
+
+def publish(packages: Sequence[Path], index: str) -> None:
     options = ["--publish-url", index] if index else []
-    run(uv(), "publish", *options, *map(str, packages))
+    run(uv(), "publish", *options, *map(str, packages), environment={**os.environ})
 
 
 def digest(path: Path) -> str:
@@ -200,13 +244,19 @@ def uv() -> str:
     return found
 
 
+def without_credentials() -> dict[str, str]:
+    """The environment of every program but the one that uploads."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("UV_PUBLISH_")}
+
+
 def git(*words: str) -> str:
     return run("git", *words).strip()
 
 
 def run(*words: str, environment: dict[str, str] | None = None) -> str:
-    """Returns what the program prints. Raises ReleaseError with that, if it fails."""
-    ended = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    """Returns what the program prints. Raises ReleaseError with that, if it fails. By default without credentials."""
+    variables = without_credentials() if environment is None else environment
+    ended = subprocess.run(words, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
     if ended.returncode:
         raise ReleaseError(f"{' '.join(words)} failed:\n{ended.stdout}{ended.stderr}".rstrip())
     return ended.stdout

@@ -11,7 +11,7 @@ import tarfile
 import time
 import urllib.request
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from tarragon import __version__
 from tests.conftest import ROOT
 from tests.packages.conftest import Installation, uv
 from tests.virtualenvs import virtualenv
+from tools import release
 
 pytestmark = [pytest.mark.xdist_group("packages"), pytest.mark.timeout(600)]  # builds six packages
 
@@ -127,6 +128,53 @@ def test_what_is_not_tagged_noted_and_committed_is_not_released(repository: Path
         f"  CHANGELOG.md has no section `## [{__version__}] - YYYY-MM-DD`\n"
     )
     assert not (tmp_path / "out").exists()
+
+
+def test_a_release_goes_to_pypi_only_under_a_name_of_its_own(repository: Path, tmp_path: Path) -> None:
+    refused = in_folder(repository, sys.executable, "tools/release.py", "--output", str(tmp_path / "out"), "--publish")
+
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("release: the name tarragon on PyPI is another project's: ")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "foreign"),
+    [
+        ((), []),
+        (("SHA256SUMS", "a.whl", "a.sigstore.json"), []),
+        (("a.whl",), ["a.whl"]),
+        (("SHA256SUMS", "a.whl", "thesis.tex"), ["thesis.tex"]),
+    ],
+    ids=["empty", "a release", "no release", "a release and more"],
+)
+def test_only_a_folder_with_a_release_alone_is_emptied_for_the_next(
+    files: Sequence[str], foreign: Sequence[str], tmp_path: Path
+) -> None:
+    for name in files:
+        (tmp_path / name).write_text("0  a.whl\n")
+
+    assert release.foreign_files(tmp_path) == foreign
+
+
+def test_only_the_upload_gets_the_credentials_of_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UV_PUBLISH_TOKEN", "secret")
+    program = (sys.executable, "-c", "import os; print(os.environ.get('UV_PUBLISH_TOKEN'))")
+
+    assert release.run(*program) == "None\n"
+    assert release.run(*program, environment={**os.environ}) == "secret\n"
+
+
+def test_packages_that_change_after_they_were_built_are_not_published(tmp_path: Path) -> None:
+    package = tmp_path / "a.whl"
+    package.write_text("built")
+    digests = release.digests_of([package])
+
+    release.require_unchanged(digests)
+    package.write_text("changed")
+
+    with pytest.raises(release.ReleaseError, match=r"a\.whl has changed since it was built"):
+        release.require_unchanged(digests)
 
 
 def test_the_page_for_an_index_has_no_link_that_leads_nowhere(wheel: Path) -> None:
