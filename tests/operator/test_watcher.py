@@ -12,7 +12,12 @@ from tarragon.base.clock import FakeClock
 from tarragon.client.errors import Forbidden, unavailable
 from tarragon.kube.codec import format_micro_time
 from tarragon.kube.core import LEASES
-from tarragon.operator.coexistence.watcher import CHECK_SECONDS, RETRY_SECONDS, CoexistenceWatcher
+from tarragon.operator.coexistence.watcher import (
+    CHECK_SECONDS,
+    REFUSED_SECONDS,
+    RETRY_SECONDS,
+    CoexistenceWatcher,
+)
 from tests.localcluster.controllers.world import EmbeddedCluster, a_world
 
 THEIRS = "mpi-operator"
@@ -115,3 +120,20 @@ async def test_who_may_not_look_goes_on_without(scene: Scene) -> None:
     scene.door.refuses = Forbidden({"code": 403, "reason": "Forbidden", "message": "not for you"})
     await scene.lookout.first_check()
     assert scene.told == []
+
+
+async def test_what_may_not_be_listed_is_asked_for_again_after_an_hour(scene: Scene) -> None:
+    scene.door.refuses = Forbidden({"code": 403, "reason": "Forbidden", "message": "not for you"})
+    await scene.lookout.first_check()
+    asked = scene.door.asked
+
+    for _ in range(3):
+        scene.clock.advance(REFUSED_SECONDS / 4)
+        await scene.lookout.first_check()
+    assert scene.door.asked == asked
+
+    scene.clock.advance(REFUSED_SECONDS / 4)
+    scene.door.refuses = None
+    await scene.someone_leads()
+    await scene.lookout.first_check()
+    assert [list(told) for told in scene.told] == [["MPIJob"]]

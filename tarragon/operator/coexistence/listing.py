@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from tarragon.client.errors import Forbidden, NotFound
-from tarragon.client.port import ALL_OBJECTS, Client, Selector
+from tarragon.client.port import ALL_OBJECTS, ObjectList, Selector
 from tarragon.kube.core import PODS, Pod
 from tarragon.kube.meta import Resource
 from tarragon.operator.coexistence.detection import (
@@ -30,7 +30,13 @@ class _Listing(Generic[T]):
     error: str = ""
 
 
-async def list_operators(cluster: Client) -> ClusterState:
+class Lister(Protocol):
+    """The part of a client that is used here."""
+
+    async def list(self, resource: Resource[T], selection: Selector = ALL_OBJECTS) -> ObjectList[T]: ...
+
+
+async def list_operators(cluster: Lister) -> ClusterState:
     """List locks, Deployments and pods. Kinds that may not be listed are noted; other errors are raised."""
     leases, endpoints, deployments, pods = await asyncio.gather(
         _locks(cluster, LEASE_LOCKS),
@@ -53,7 +59,7 @@ async def list_operators(cluster: Client) -> ClusterState:
     )
 
 
-async def _locks(cluster: Client, resource: Resource[LeaderElectionLock]) -> _Listing[LeaderElectionLock]:
+async def _locks(cluster: Lister, resource: Resource[LeaderElectionLock]) -> _Listing[LeaderElectionLock]:
     """List locks by name, because every node has a Lease and every service has Endpoints."""
     several = await asyncio.gather(
         *(_list(cluster, resource, Selector(field_selector=f"metadata.name={name}")) for name in sorted(LOCKS))
@@ -61,7 +67,7 @@ async def _locks(cluster: Client, resource: Resource[LeaderElectionLock]) -> _Li
     return _joined(several)
 
 
-async def _pods(cluster: Client) -> _Listing[Pod]:
+async def _pods(cluster: Lister) -> _Listing[Pod]:
     several = await asyncio.gather(
         *(
             _list(cluster, PODS, Selector(namespace=key.namespace, field_selector=f"metadata.name={key.name}"))
@@ -78,7 +84,7 @@ def _joined(several: Sequence[_Listing[T]]) -> _Listing[T]:
     )
 
 
-async def _list(cluster: Client, resource: Resource[T], selection: Selector) -> _Listing[T]:
+async def _list(cluster: Lister, resource: Resource[T], selection: Selector) -> _Listing[T]:
     try:
         return _Listing((await cluster.list(resource, selection)).items)
     except (Forbidden, NotFound) as error:
