@@ -157,6 +157,18 @@ async def test_what_must_never_happen_is_counted_from_zero_so_that_its_first_tim
     assert measured.value("tarragon_scheduler_refused_decisions_total", decision="policy") == 0
 
 
+async def test_jobs_are_counted_from_zero_so_that_rules_can_compare_failures_with_no_success(
+    measured: Measured,
+) -> None:
+    values = {
+        measured.value(f"tarragon_jobs_{what}_total", kind=kind)
+        for what in ("created", "deleted", "succeeded", "failed", "restarted")
+        for kind in ("TFJob", "MPIJob", "JAXJob")
+    }
+
+    assert values == {0}
+
+
 async def test_an_operator_is_ready_when_it_has_listed_what_it_needs(measured: Measured) -> None:
     assert measured.value("tarragon_is_ready") == 0
 
@@ -177,7 +189,7 @@ async def test_a_standby_counts_no_jobs_and_the_leader_counts_them_once(stage: S
 
     assert standby.value("tarragon_is_leader") == 0
     assert standby.value("tarragon_jobs", kind="TFJob", phase="Starting") is None
-    assert standby.value("tarragon_jobs_created_total", kind="TFJob") is None
+    assert standby.value("tarragon_jobs_created_total", kind="TFJob") == 0
 
 
 async def test_calls_are_counted_by_verb_resource_and_code_and_watches_apart(measured: Measured) -> None:

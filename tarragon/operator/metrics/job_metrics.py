@@ -38,7 +38,7 @@ from tarragon.plan.status.patch import status_of, tarragon_of
 
 
 class JobMetrics:
-    """Collects job metrics. Only the leader reports them: with those of a standby, sums would be doubled."""
+    """Collects job metrics. Only the leader counts jobs: with those of a standby, sums would be doubled."""
 
     def __init__(self, clock: Clock, registry: CollectorRegistry) -> None:
         self._clock = clock
@@ -60,6 +60,8 @@ class JobMetrics:
         """Subscribe to the job caches by kind; must be called before the caches run."""
         self._kinds = jobs.keys()
         for kind, cache in jobs.items():
+            for transitions in self._transitions.values():
+                transitions.labels(kind)  # 0 from the beginning: a rule compares failures with successes
             cache.add_event_handler(partial(self._changed, kind))
 
     def leadership_changed(self, acts: bool) -> None:  # noqa: FBT001 - the claim that is noted
