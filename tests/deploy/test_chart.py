@@ -260,6 +260,8 @@ EXPECTED = {
         ("networkPolicy.enabled=true", ["networkPolicy.apiServer", "kubectl get service,endpoints"]),
         ("namespaces={a},queues.enabled=true", ["queues.enabled", "namespaces"]),
         ("namespaces={a},progress.fromLogs=true", ["progress.fromLogs", "namespaces"]),
+        ("replicas=1,podDisruptionBudget.enabled=true", ["podDisruptionBudget.minAvailable", "replicas"]),
+        ("metrics.service=false,metrics.serviceMonitor.enabled=true", ["metrics.serviceMonitor", "metrics.service "]),
     ],
 )
 def test_values_that_cannot_be_meant_are_refused_by_name(either_helm: Helm, setting: str, words: list[str]) -> None:

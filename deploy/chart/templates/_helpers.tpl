@@ -94,6 +94,15 @@ tarragon.dev/accelerators: {{ toYaml . | sha256sum }}
 {{- if and .Values.namespaces .Values.progress.fromLogs }}
 {{- fail "progress.fromLogs: an operator of some namespaces does not schedule by progress; leave namespaces empty" }}
 {{- end }}
+{{- if and .Values.metrics.serviceMonitor.enabled (not .Values.metrics.service) }}
+{{- fail "metrics.serviceMonitor.enabled: it finds the operators by the Service of metrics.service (which is false)" }}
+{{- end }}
+{{- if and .Values.podDisruptionBudget.enabled .Values.replicas }}
+{{- $least := .Values.podDisruptionBudget.minAvailable }}
+{{- if ge (kindIs "string" $least | ternary 1 (int $least)) (int .Values.replicas) }}
+{{- fail "podDisruptionBudget.minAvailable must be less than replicas, or drains wait for ever" }}
+{{- end }}
+{{- end }}
 {{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.apiServer) }}
 {{- fail "networkPolicy.apiServer is empty, which would cut off the operator; `kubectl get service,endpoints kubernetes -n default` shows the addresses: --set 'networkPolicy.apiServer={10.96.0.1/32,172.18.0.2/32}'" }}
 {{- end }}
