@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import lzma
 import shutil
 import subprocess
+import tarfile
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from tools.image.debian import read_lock, render_lock
+from tools.image.debian import Package, read_lock, render_lock, unpack
 from tools.image.download import fetch
 from tools.image.errors import DownloadError, ImageError
-from tools.image.lock import ARCHITECTURES, LEFT_OUT, ROOTS, Entry, parse_index, select, version_key
+from tools.image.lock import (
+    ARCHITECTURES,
+    LEFT_OUT,
+    ROOTS,
+    Entry,
+    parse_index,
+    require_suite,
+    select,
+    version_key,
+)
 from tools.image.staging import PYTHON
 
 ORDERED = (
@@ -103,3 +115,55 @@ def test_a_file_with_another_hash_is_refused_and_a_damaged_cache_too(tmp_path: P
 
     with pytest.raises(DownloadError, match="is not the one with SHA-256"):
         fetch([package.as_uri()], digest, cache)
+
+
+def archive(*members: tuple[str, str]) -> bytes:
+    """A tar file of symbolic links, which have a target, and of empty files."""
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w") as tar:
+        for name, target in members:
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = (tarfile.SYMTYPE, target) if target else (tarfile.REGTYPE, "")
+            tar.addfile(member)
+    return lzma.compress(written.getvalue())
+
+
+def in_cache(cache: Path, data: bytes) -> Package:
+    """A package of Debian with these files."""
+    content = b"!<arch>\n"
+    for name, packed in (("control.tar.xz", archive()), ("data.tar.xz", data)):
+        content += f"{name:<48}{len(packed):<10}`\n".encode() + packed + b"\n" * (len(packed) % 2)
+    digest = hashlib.sha256(content).hexdigest()
+    cache.mkdir(exist_ok=True)
+    (cache / digest).write_bytes(content)
+    fields = dict.fromkeys(("version", "architecture", "source", "path", "sha1"), "")
+    return Package(name="p", archive="debian", sha256=digest, **fields)
+
+
+@pytest.mark.parametrize("last", ["lib/file", "lib/link", "lib/folder/file", "lib"])
+def test_no_file_of_a_package_is_written_outside_of_the_image(tmp_path: Path, last: str) -> None:
+    outside, root, cache = tmp_path / "outside", tmp_path / "root", tmp_path / "cache"
+    outside.mkdir()
+    root.mkdir()
+    link = str(outside) if last != "lib" else str(outside / "file")
+    package = in_cache(cache, archive(("lib", link), (last, "target" if last == "lib/link" else "")))
+
+    with pytest.raises(ImageError, match=f"p has {last}, which would be written outside of the image"):
+        unpack(package, cache, root, lambda _: True)
+    assert [*outside.iterdir()] == []
+
+
+def test_files_behind_a_link_within_the_image_are_written_there(tmp_path: Path) -> None:
+    root, cache = tmp_path / "root", tmp_path / "cache"
+    (root / "usr/lib").mkdir(parents=True)
+
+    unpack(in_cache(cache, archive(("lib", "usr/lib"), ("lib/file", ""))), cache, root, lambda _: True)
+
+    assert (root / "usr/lib/file").exists()
+
+
+def test_the_signed_list_of_another_suite_is_refused() -> None:
+    require_suite("Suite: stable\nCodename: trixie\n", "trixie", "u")
+
+    with pytest.raises(ImageError, match="u is of bookworm, not of trixie"):
+        require_suite("Suite: oldstable\nCodename: bookworm\n", "trixie", "u")

@@ -80,7 +80,7 @@ def unpack(package: Package, cache: Path, root: Path, keeps: Callable[[str], boo
     """
     members = dict(_members(fetch(package.urls, package.sha256, cache).read_bytes()))
     with _tar(members, "data.tar") as data:
-        _extract(data, root, keeps)
+        _extract(package.name, data, root, keeps)
     with _tar(members, "control.tar") as control:
         status = root / "var/lib/dpkg/status.d"
         status.mkdir(parents=True, exist_ok=True)
@@ -108,12 +108,16 @@ def _tar(members: Mapping[str, bytes], name: str) -> tarfile.TarFile:
     return tarfile.open(fileobj=io.BytesIO(lzma.decompress(packed)))
 
 
-def _extract(archive: tarfile.TarFile, root: Path, keeps: Callable[[str], bool]) -> None:
+def _extract(package: str, archive: tarfile.TarFile, root: Path, keeps: Callable[[str], bool]) -> None:
     for member in archive:
         name = posixpath.normpath(member.name)
         target = root / name
         if name == "." or name.startswith(("..", "/")) or not keeps(name):
             continue
+        # A link that is there leads on this machine to where it would not in a container.
+        place = target.parent if member.issym() else target
+        if not place.resolve().is_relative_to(root.resolve()):
+            raise ImageError(f"the package {package} has {name}, which would be written outside of the image")
         if member.isdir():
             target.mkdir(parents=True, exist_ok=True)
             continue

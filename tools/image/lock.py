@@ -153,10 +153,18 @@ def _signed_release(archive: str, suite: str, clock: Clock) -> str:
     except OSError as error:
         raise DownloadError(f"Debian's archive can't be read: {url}: {error}") from error
     text = _verified(content, url)
+    require_suite(text, suite, url)
     until = re.search(r"^Valid-Until: (.+)$", text, re.MULTILINE)
     if until and email.utils.parsedate_to_datetime(until[1].replace("UTC", "+0000")) < clock.now():
         raise ImageError(f"{url} was valid until {until[1]} only: use another mirror, or correct the clock")
     return text
+
+
+def require_suite(release: str, suite: str, url: str) -> None:
+    """A mirror might answer with another suite, which Debian has signed, too. Raises ImageError."""
+    found = re.search(r"^Codename: (.+)$", release, re.MULTILINE)
+    if found is None or found[1] != suite:
+        raise ImageError(f"{url} is of {found[1] if found else 'no suite'}, not of {suite}: use another mirror")
 
 
 def _verified(content: bytes, url: str) -> str:
