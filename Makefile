@@ -7,7 +7,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak check bench clip controlplane image helm helm4 kubectl clean moved release
+.PHONY: help demo test soak check bench clip controlplane image helm helm4 kubectl promtool clean moved release
 
 PYTHON ?=
 ARGS ?=
@@ -71,6 +71,8 @@ helm: .tools/bin/helm ## build helm 3 for the tests that use it (needs go)
 
 helm4: .tools/bin/helm-4 ## build helm 4 for the tests that use it (needs go)
 
+promtool: .tools/bin/promtool ## take promtool out of Debian's package prometheus for the tests that use it
+
 kubectl: .tools/bin/kubectl-1.36 ## build the newest kubectl, and a client with its caches, for the tests that use them (needs go)
 
 release: $(FOR_DEVELOPMENT) ## build, check and describe the packages of this tag (ARGS=--publish uploads them)
@@ -99,6 +101,10 @@ $(UV): tools/bootstrap.sh $(MOVED)
 
 .tools/bin/helm-4: tools/install_helm.sh $(MOVED) | $(UV)
 	tools/install_helm.sh 4
+	@touch $@
+
+.tools/bin/promtool: tools/install_promtool.sh $(MOVED) | $(UV)
+	tools/install_promtool.sh
 	@touch $@
 
 .tools/bin/kubectl-1.36: tools/install_kubectl.sh tools/kubectl/go.mod $(MOVED) | $(UV)

@@ -155,11 +155,11 @@ def rsyslogd() -> str | None:
 
 
 def lacks_promtool() -> str | None:
-    return None if promtool() else "promtool is not here; Debian's package prometheus has it"
+    return None if promtool() else "promtool is not here: `make promtool` takes it from Debian's packages"
 
 
 def promtool() -> Path | None:
-    """On PATH, or where .ci/run unpacks it."""
+    """Where `make promtool` puts it, or on PATH."""
     ours = ROOT / ".tools" / "bin" / "promtool"
     found = ours if ours.exists() else shutil.which("promtool")
     return Path(found) if found else None
