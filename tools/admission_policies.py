@@ -11,11 +11,9 @@ from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.frameworks.sharepod.framework import SHAREPOD
 from tarragon.kube.pod_validation import type_schemas
+from tarragon.operator.rbac import ADMIT
 
 GROUP = "admissionregistration.k8s.io"
-ADMIT = "admit"
-"""A verb that only our policy checks: whoever has it on the status of jobs may write what the operator records."""
-
 GROUPS = sorted({framework.resource.group for framework in FRAMEWORKS})
 KINDS = sorted({framework.resource.plural for framework in FRAMEWORKS})
 _OWNED = (

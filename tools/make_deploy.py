@@ -18,7 +18,7 @@ from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.frameworks.sharepod.framework import SHAREPOD
 from tarragon.operator.rbac import FOR_AUTHENTICATED_USERS, Permission, Scope, permissions, permissions_of
-from tools.admission_policies import ADMIT, policies
+from tools.admission_policies import policies
 from tools.generated_files import write_or_check
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
@@ -71,7 +71,8 @@ def rendered() -> Iterator[tuple[Path, str]]:
     )
     yield DEPLOY / "namespaced" / "permissions.yaml", HEAD + documents(in_its_own_namespace())
     yield DEPLOY / "namespaced" / "tarragon.yaml", HEAD + in_its_namespace((DEPLOY / "tarragon.yaml").read_text())
-    yield DEPLOY / "components" / "admission-policy" / "policies.yaml", HEAD + documents(admission_policies())
+    admission = documents(map(_yaml, policies(OPERATOR_NAMESPACE)))
+    yield DEPLOY / "components" / "admission-policy" / "policies.yaml", HEAD + admission
     for framework in FRAMEWORKS:
         if framework.required_permissions or framework is SHAREPOD:  # KubeShare needs its own definition of SharePod.
             folder = DEPLOY / "components" / f"without-{framework.resource.plural}"
@@ -187,18 +188,6 @@ def in_its_namespace(text: str) -> str:
     return body.replace("        env:\n", f"        env:\n{here}").replace(
         "        - operator\n", "        - operator\n        - --namespace=$(MY_POD_NAMESPACE)\n"
     )
-
-
-def admission_policies() -> Iterator[str]:
-    """The policies, and the verb that lets the operator pass one of them."""
-    for policy in policies(OPERATOR_NAMESPACE):
-        yield _yaml(policy)
-    rules = [
-        (_rule(framework.resource.group, f"{framework.resource.plural}/status", (ADMIT,)), "to admit jobs")
-        for framework in FRAMEWORKS
-    ]
-    yield role("ClusterRole", "tarragon-admits", rules)
-    yield binding("ClusterRole", "tarragon-admits", OPERATOR_NAMESPACE)
 
 
 def component_without(framework: Framework) -> str:

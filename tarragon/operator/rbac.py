@@ -36,6 +36,9 @@ from tarragon.plan.objects.podgroup_kinds import DEFAULT_KIND_BY_SCHEDULER, POD_
 
 LEASE_NAME = "tarragon"
 """Name of the leader's Lease in the operator's own namespace."""
+ADMIT = "admit"
+"""A verb that only the admission policy `tarragon-status` checks: who has it on the status of jobs may write what the
+operator records."""
 
 
 class Scope(Enum):
@@ -141,6 +144,14 @@ def permissions_of(framework: Framework) -> Iterator[Permission]:
         ("patch",),
         "to write the admission, the conditions and the replica counts",
         subresource="status",
+    )
+    yield Permission(
+        group=kind.group,
+        resource=f"{kind.plural}/status",
+        verbs=(ADMIT,),
+        scope=Scope.JOB_NAMESPACES,
+        reason="to write status.tarragon where the component admission-policy reserves it for operators",
+        consequence="it can't admit jobs where the component admission-policy is installed",
     )
     yield _needs(
         kind,

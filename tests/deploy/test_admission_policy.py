@@ -104,7 +104,7 @@ async def test_who_may_write_the_status_of_jobs_does_not_admit_or_finish_them(gu
 
     assert await refused(guarded.kubectl, [*patch, FORGED], "only Tarragon's operator writes status.tarragon")
     await guarded.kubectl(*patch, HONEST)
-    await guarded.kubectl("create", "clusterrolebinding", "admits", "--clusterrole=tarragon-admits", "--user=r")
+    await guarded.kubectl("create", "clusterrolebinding", "admits", "--clusterrole=tarragon", "--user=r")
     await guarded.until_may("r", "admit", "tfjobs", "--subresource=status")
     await guarded.kubectl(*patch, FORGED)
     await guarded.kubectl("delete", "clusterrolebinding", "repairs", "admits")

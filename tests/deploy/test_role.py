@@ -20,7 +20,7 @@ from tarragon.job.annotations import CHECKPOINT_SECONDS_ANNOTATION, NATIVE_POD_G
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS, SERVICES
 from tarragon.kube.meta import JsonObject, Key, Resource
 from tarragon.operator.manager.operator import Operator, OperatorOptions
-from tarragon.operator.rbac import permissions
+from tarragon.operator.rbac import ADMIT, permissions
 from tarragon.plan.objects.podgroup_kinds import DEFAULT_KIND_BY_SCHEDULER, POD_GROUP_KINDS
 from tests.deploy.stage import TFJOBS, Json, Stage, group, job, verbs_of
 from tests.deploy.test_admission_policy import FILE as POLICIES
@@ -37,6 +37,7 @@ T = TypeVar("T")
 # Asked by the API server itself, of its authorizer: no request tells of them.
 NEVER_REQUESTED = {
     *((each.resource.group, f"{each.resource.plural}/finalizers", "update") for each in FRAMEWORKS),
+    *((each.resource.group, f"{each.resource.plural}/status", ADMIT) for each in FRAMEWORKS),
     ("", "pods/exec", "create"),
 }
 OF_NATIVE_POD_GROUPS = {
