@@ -62,6 +62,8 @@ def documents(text: str) -> list[Json]:
     return [each for each in yaml.load_all(text, yaml.CSafeLoader) if each]
 
 
+KEPT = {"CustomResourceDefinition", "Secret"}
+"""What an uninstallation leaves: jobs, and the authority that the pods of running jobs trust."""
 ADDED_LABELS = (
     *("app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version"),
     "helm.sh/chart",
@@ -70,8 +72,9 @@ ADDED_LABELS = (
 
 def _without_additions(found: Json) -> Json:
     metadata = found["metadata"]
-    if found["kind"] == "CustomResourceDefinition":
+    if found["kind"] in KEPT:
         assert metadata.pop("annotations") == {"helm.sh/resource-policy": "keep"}
+    if found["kind"] == "CustomResourceDefinition":
         return found
     assert {name for name in metadata["labels"] if name != "app.kubernetes.io/name"} >= {*ADDED_LABELS}
     labels = {name: value for name, value in metadata["labels"].items() if name not in ADDED_LABELS}

@@ -21,7 +21,10 @@ from tools.controlplane import ControlPlane
 pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.slow, pytest.mark.timeout(300)]
 
 CRDS = {f"CustomResourceDefinition {framework.resource.full_name}" for framework in FRAMEWORKS}
-LEFT_IN_THE_NAMESPACE = {"Lease tarragon", "ConfigMap tarragon-rules", "ConfigMap tarragon-shares"}
+LEFT_IN_THE_NAMESPACE = {
+    *("Lease tarragon", "ConfigMap tarragon-rules", "ConfigMap tarragon-shares"),
+    "Secret tarragon-progress",
+}
 ARGUMENTS = "{.spec.template.spec.containers[0].args}"
 LARGEST_RECORD = 256 * 1024
 """A quarter of what a Secret may have."""

@@ -325,6 +325,12 @@ _EDITS: Mapping[str, Sequence[Edit]] = MappingProxyType(
                 "    namespaces: {}\n", "    namespaces:\n      {{- toYaml $.Values.queues.namespaces | nindent 6 }}\n"
             ),
         ],
+        "Secret/tarragon-progress": [
+            _after(
+                _LABELS,
+                "  # Pods of running jobs trust the authority.\n  annotations:\n    helm.sh/resource-policy: keep\n",
+            )
+        ],
         "PodDisruptionBudget/tarragon": [
             _replace("apiVersion: policy/v1\n", 'apiVersion: {{ include "tarragon.policyVersion" $ }}\n'),
             _value(
