@@ -88,7 +88,7 @@ def test_the_package_alone_serves_a_user_of_a_cluster(shell: Shell, bare: Instal
         )
     }
 
-    assert bare(*context, "check", extra=kubeconfig).stderr == ""
+    assert bare(*context, "check", "--operator", extra=kubeconfig).stderr == ""
     up.signal(signal.SIGINT)
     assert up.ended().code == 0
     assert {name: each.stderr for name, each in ended.items() if each.returncode} == {}
