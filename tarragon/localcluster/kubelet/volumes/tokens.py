@@ -104,7 +104,7 @@ async def request_tokens(pod: Pod, source: TokenIssuer | None) -> dict[TokenProj
                 "a pod starts without the token of its service account",
                 pod=str(pod.metadata.key),
                 why=error.summary,
-                remedy="apply deploy/node/tokens.yaml in its namespace, or run the node with a kubelet's identity",
+                remedy="tarragon docs process-node#permissions says which role it needs",
             )
     return tokens
 
