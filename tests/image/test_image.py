@@ -54,6 +54,7 @@ def files(root: Path) -> Iterator[Path]:
     return (path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
 
 
+@pytest.mark.soak  # it takes a minute of two cores
 def test_a_second_build_elsewhere_by_somebody_else_has_the_same_digest(built: Result, tmp_path: Path) -> None:
     command = ["build", "--architecture", ARCHITECTURE, "--output", str(tmp_path)]
     environment = {**os.environ, "TZ": "Asia/Tokyo", "LC_ALL": "C", "PYTHONHASHSEED": "7", "HOME": str(tmp_path)}
