@@ -100,8 +100,8 @@ async def test_an_upgrade_and_a_downgrade_under_load_restart_no_pod_and_lose_no_
 async def install(plane: ControlPlane, version: Path) -> None:
     """The definition of TFJobs, as `kubectl apply` does."""
     definition = version / "deploy" / "crd-tfjobs.kubeflow.org.yaml"
-    command = ["kubectl", "--kubeconfig", plane.kubeconfig, "apply", "--server-side", "--force-conflicts"]
-    process = await asyncio.create_subprocess_exec(*command, "-f", definition, stdout=asyncio.subprocess.DEVNULL)
+    command = ["kubectl", "--kubeconfig", str(plane.kubeconfig), "apply", "--server-side", "--force-conflicts"]
+    process = await asyncio.create_subprocess_exec(*command, "-f", str(definition), stdout=asyncio.subprocess.DEVNULL)
     assert await process.wait() == 0
 
 

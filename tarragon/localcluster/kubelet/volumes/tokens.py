@@ -93,8 +93,10 @@ async def request_tokens(pod: Pod, source: TokenIssuer | None) -> dict[TokenProj
     Those that may not be requested are left out: whose account runs the node decides about that, not the pod. A
     kubelet's own identity may, as soon as the API server has seen that the pod is on its node: it has to try again.
     """
+    if source is None:
+        return {}
     tokens: dict[TokenProjection, bytes] = {}
-    for wish in sorted(token_specs(pod)) if source is not None else ():
+    for wish in sorted(token_specs(pod)):
         try:
             tokens[wish] = (await source.token(pod, wish)).encode()
         except Forbidden as error:
