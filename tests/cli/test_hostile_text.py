@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tarragon.cli.options.formats import json_text, yaml_text
@@ -60,6 +60,7 @@ def hostile(**metadata: Any) -> str:
 
 
 @given(ANYTHING)
+@example("\xa0")
 def test_json_and_yaml_lose_nothing_and_have_no_control_characters(value: Any) -> None:
     for text, read in ((json_text({"value": value}), json.loads), (yaml_text({"value": value}), yaml.safe_load)):
         assert UNSEEN.search(text) is None

@@ -35,4 +35,4 @@ def yaml_dump(value: Json) -> str:
     text: str = yaml.dump(
         value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=sys.maxsize
     )
-    return escaped(text.rstrip())
+    return escaped(text.rstrip("\n"))  # not every space: a value may end with one
