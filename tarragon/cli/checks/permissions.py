@@ -88,11 +88,10 @@ def _commands(permission: Permission, refused: Sequence[str]) -> Sequence[str]:
 
 def operator_findings(answers: Answers) -> Iterator[Finding]:
     """Yield one finding if nothing is missing, otherwise one for each resource with missing permissions."""
-    lacking = [(permission, refused) for permission, _, refused in _grouped(answers) if refused]
+    lacking = list(_lacking(answers))
     if not lacking:
         yield Finding("ok", "operator", f"you may run it: you have all {len(answers)} permissions")
-    for permission, refused in lacking:
-        verbs = joined(list(dict.fromkeys(refused)))
+    for permission, verbs in lacking:
         missing = f"no permission to {verbs} {_resource_name(permission)}, {permission.reason}"
         consequence = permission.consequence
         text = f"{missing}; without it, {consequence}" if consequence else f"you may not run it: {missing}"
@@ -101,15 +100,21 @@ def operator_findings(answers: Answers) -> Iterator[Finding]:
 
 def service_account_findings(account: str, answers: Answers) -> Iterator[Finding]:
     """Yield one finding if the operator's service account may do all it needs, otherwise one for each resource."""
-    lacking = [(permission, refused) for permission, _, refused in _grouped(answers) if refused]
+    lacking = list(_lacking(answers))
     if not lacking:
         yield Finding("ok", "account", f"{account} has all {len(answers)} permissions that the operator needs")
-    for permission, refused in lacking:
-        verbs = joined(list(dict.fromkeys(refused)))
+    for permission, verbs in lacking:
         text = f"{account} may not {verbs} {_resource_name(permission)}, {permission.reason}"
         consequence = permission.consequence
         level: Literal["warning", "error"] = "warning" if consequence else "error"
         yield Finding(level, "account", f"{text}; without it, {consequence or 'jobs are not managed'}", _APPLY_ROLES)
+
+
+def _lacking(answers: Answers) -> Iterator[tuple[Permission, str]]:
+    """Yield each permission that is refused in part, with the refused verbs as words."""
+    for permission, _, refused in _grouped(answers):
+        if refused:
+            yield permission, joined(list(dict.fromkeys(refused)))
 
 
 def _grouped(answers: Answers) -> Iterator[tuple[Permission, Sequence[str], Sequence[str]]]:
