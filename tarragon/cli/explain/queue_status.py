@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tarragon.base.clock import Clock
+from tarragon.cli.explain.forbidden_lists import FORBIDDEN_TEXT, JOBS
 from tarragon.cli.explain.operator_config import OperatorConfig, read_published_config
 from tarragon.cli.explain.quotas import QuotaUse, is_quota_limited, quota_use_by_others
-from tarragon.cli.explain.unseen import FORBIDDEN_TEXT, JOBS
 from tarragon.cli.jobview.gpus import accelerators_of_job, count_of_gpus, json_number
 from tarragon.cli.jobview.jobs import ClusterJob, list_jobs
 from tarragon.cli.jobview.progress import wait_of

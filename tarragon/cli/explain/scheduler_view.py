@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from tarragon.base.clock import Clock
 from tarragon.base.resources import Resources
-from tarragon.cli.explain.unseen import JOBS, NODES, PODS
+from tarragon.cli.explain.forbidden_lists import JOBS, NODES, PODS
 from tarragon.cli.jobview.target import ClusterReader
 from tarragon.client.errors import Conflict, Forbidden, NotFound
 from tarragon.client.port import ALL_OBJECTS, ObjectList, Selector, WatchEvent

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tarragon.base.resources import GPU_MEMORY, Resources
+from tarragon.cli.explain.forbidden_lists import FORBIDDEN_TEXT, SHARES
 from tarragon.cli.explain.operator_config import OperatorConfig
 from tarragon.cli.explain.queue_status import QueueStatus, gang_of
 from tarragon.cli.explain.scheduler_view import SchedulerView
-from tarragon.cli.explain.unseen import FORBIDDEN_TEXT, SHARES
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.queueing import job_name_of_gang
 from tarragon.cli.output.words import joined

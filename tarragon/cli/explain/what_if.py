@@ -22,9 +22,9 @@ from tarragon.cli.explain.changed_cluster import (
     nodes_of_shape,
     submitted_job,
 )
+from tarragon.cli.explain.forbidden_lists import FORBIDDEN_TEXT, SHARES
 from tarragon.cli.explain.operator_config import OperatorConfig, read_published_config
 from tarragon.cli.explain.scheduler_view import SchedulerView, build_scheduler_view
-from tarragon.cli.explain.unseen import FORBIDDEN_TEXT, SHARES
 from tarragon.cli.jobview.jobs import read_job
 from tarragon.cli.jobview.target import ClusterReader, ClusterTarget, is_offline_reader
 from tarragon.cli.manifest.files import display_name

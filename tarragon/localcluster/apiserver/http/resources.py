@@ -29,9 +29,9 @@ from tarragon.localcluster.apiserver.http.responses import (
     with_warnings,
 )
 from tarragon.localcluster.kinds.registry import ServedKind
+from tarragon.localcluster.registry.ambiguous_plurals import namesake_hint, namesake_warnings
 from tarragon.localcluster.registry.api import BINDINGS, Api
 from tarragon.localcluster.registry.computed import ComputedKinds, list_object
-from tarragon.localcluster.registry.namesakes import namesake_hint, namesake_warnings
 from tarragon.localcluster.tables.columns import SCALE_COLUMNS, columns_of
 from tarragon.localcluster.tables.table import TableColumn, TableOptions, metadata_only, table
 
