@@ -12,7 +12,7 @@ from tarragon.kube.field_reader import suggestion
 
 _HEADING = re.compile(r"(#{1,6}) +(.*?) *#*$")
 _FENCE = "```"
-_NO_PAGES = "adr"
+_NO_PAGES = "adr/"
 """Decisions are for developers: they are not part of the package."""
 
 
