@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.kube.core import NODES, PODS, PRIORITY_CLASSES
 from tarragon.kube.meta import Key
+from tarragon.operator.gpu_anchors.controller import LATE_WRITE_SECONDS
 from tarragon.operator.manager.operator import OperatorOptions
 from tarragon.plan.objects.placement import Placement
 from tarragon.scheduling.api.rules import SchedulingRules
@@ -137,6 +139,36 @@ async def test_a_new_operator_keeps_what_is_in_use_and_deletes_the_rest(stage: S
         await stage.world.until(lambda: set(anchors(stage)) == {kept})
         assert anchors(stage)[kept]["metadata"]["uid"] == before[kept]
         assert runs(stage, "a", 1)
+
+
+class NotesDeletes(DelegatingClient):
+    """Notes when the first delete of each pod is requested."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage.world.client)
+        self._clock = stage.world.clock
+        self.times: dict[str, float] = {}
+
+    async def delete(self, resource: Any, key: Key, *what: Any, **how: Any) -> Any:
+        self.times.setdefault(key.name, self._clock.monotonic())
+        return await super().delete(resource, key, *what, **how)
+
+
+async def test_a_new_operator_takes_no_gpu_back_while_a_pod_of_the_one_before_may_still_come(stage: Stage) -> None:
+    async with gpu_nodes(stage, "n"):
+        first = an_operator(stage, None, OperatorOptions(seed=1, settings=anchor_settings()))
+        stage.keep(first)
+        await stage.submit("a", Worker=shared(1, "0.6"))
+        await until_run(stage, "a", 1)
+        await stage.kill(first)
+        await delete(stage, "a")
+        (anchor,) = anchors(stage)
+
+        client = NotesDeletes(stage)
+        started_at = stage.world.clock.monotonic()
+        start_operator(stage, client)
+        await stage.world.until(lambda: not anchors(stage))
+        assert client.times[anchor] - started_at >= LATE_WRITE_SECONDS
 
 
 async def test_an_anchor_that_the_node_rejects_is_named_and_the_job_is_queued_again(stage: Stage) -> None:

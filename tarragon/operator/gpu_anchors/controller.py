@@ -45,6 +45,10 @@ CHANGED_SECONDS = 1.0
 REPEAT_SECONDS = 10.0
 """Seconds until an anchor is changed again that the cache shows unchanged, or after an error."""
 UNEXPECTED_ERROR_SECONDS = 10.0
+LATE_WRITE_SECONDS = 1.0
+"""Seconds until a new leader takes a GPU back: a pod that the one before it requested may be created late, and names a
+GPU of which nothing else in the cluster says that it is needed. It comes on top of the time for which a Lease lasts.
+"""
 ANCHORS = PODS.with_model(PartialObjectMetadata)
 
 log = structlog.get_logger(__name__)
@@ -63,6 +67,7 @@ class AnchorController:
         self._retries: dict[str, AnchorRetry] = {}
         self._pauses: dict[str, float] = {}
         """The UIDs of anchors that are not to be changed before these times."""
+        self._takes_back_at = 0.0
         self._wakeup = WakeupSignal(clock)
         self._wakeup.set()
         self._anchors.on_change(self._wakeup.set)
@@ -73,6 +78,7 @@ class AnchorController:
 
     async def run(self) -> None:
         """Work until `stop`, and finish the writes in progress."""
+        self._takes_back_at = self._clock.monotonic() + LATE_WRITE_SECONDS
         async with asyncio.TaskGroup() as tasks:
             reader = tasks.create_task(self._reader.run())
             pause: float | None = None
@@ -106,13 +112,17 @@ class AnchorController:
         actions = decide_anchors(needs, anchors, self._retries, now)
         await run_all(
             [
-                *(self._delete(end) for end in actions.deletes if end.anchor.uid not in self._pauses),
+                *(self._delete(end) for end in actions.deletes if self._may_delete(end.anchor, now)),
                 *(self._mark(end.anchor, "true") for end in actions.closes if end.anchor.uid not in self._pauses),
                 *(self._mark(anchor, None) for anchor in actions.reopens if anchor.uid not in self._pauses),
                 *map(self._create, actions.creates),
             ]
         )
-        times = [*self._pauses.values(), *([] if actions.next_at is None else [actions.next_at])]
+        times = [
+            *self._pauses.values(),
+            *([] if actions.next_at is None else [actions.next_at]),
+            *([self._takes_back_at] if now < self._takes_back_at else []),
+        ]
         return max(0.0, min(times) - self._clock.monotonic()) if times else None
 
     def _report_problems(self, needs: AnchorNeeds, anchors: list[Anchor]) -> None:
@@ -171,6 +181,9 @@ class AnchorController:
         except ApiError as error:
             self._pause(anchor, REPEAT_SECONDS)
             log.warning("an anchor was not marked", anchor=str(anchor.key), error=str(error))
+
+    def _may_delete(self, anchor: Anchor, now: float) -> bool:
+        return anchor.uid not in self._pauses and (now >= self._takes_back_at or not anchor.holds_gpu)
 
     async def _delete(self, end: AnchorEnd) -> None:
         anchor = end.anchor
