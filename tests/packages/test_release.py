@@ -199,7 +199,7 @@ def test_a_job_trains_with_what_the_extra_local_brings(wheel: Path, tmp_path: Pa
         "apiVersion: kubeflow.org/v1\n"
         "kind: TFJob\n"
         "metadata: {name: small}\n"
-        "spec: {tfReplicaSpecs: {Worker: {replicas: 2, template: {spec: {containers: [\n"
+        "spec: {successPolicy: AllWorkers, tfReplicaSpecs: {Worker: {replicas: 2, template: {spec: {containers: [\n"
         '  {name: tensorflow, image: i, command: [python, -c, "print(6 * 7)"]}]}}}}}\n'
     )
 
