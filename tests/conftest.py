@@ -238,7 +238,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def group_of(item: pytest.Item) -> str | None:
     """Tests of one group run in one process, one at a time; the machine is small, and some of them are large."""
-    if item.get_closest_marker("oldest"):
+    if item.get_closest_marker("oldest") and not item.get_closest_marker("image"):
         return f"Kubernetes {OLDEST.name}"
     if item.get_closest_marker("image"):
         # One of them builds it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Set as AbstractSet
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,13 @@ import pytest
 from tarragon.frameworks.registry import FRAMEWORKS
 from tests.conftest import HELM_4, helm_program
 from tests.deploy.helm_program import CHART, NAMESPACE, Helm
+from tests.deploy.leftovers import CRDS, KINDS, LEFT_BY_HELM, listed_objects, listing
 from tests.deploy.stage import Stage, a_stage, group
 from tests.deploy.test_progress import free_address, takes_reports
 from tools.controlplane import ControlPlane
 
 pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.slow, pytest.mark.timeout(300)]
 
-CRDS = {f"CustomResourceDefinition {framework.resource.full_name}" for framework in FRAMEWORKS}
-LEFT_IN_THE_NAMESPACE = {
-    *("Lease tarragon", "ConfigMap tarragon-rules", "ConfigMap tarragon-shares"),
-    "Secret tarragon-progress",
-}
 ARGUMENTS = "{.spec.template.spec.containers[0].args}"
 LARGEST_RECORD = 256 * 1024
 """A quarter of what a Secret may have."""
@@ -76,8 +73,7 @@ async def test_a_release_comes_changes_goes_back_and_goes_while_a_job_runs(
     await operator.stop()
     release("uninstall", "tarragon")
 
-    left_in_the_namespace = {f"{NAMESPACE} {name}" for name in LEFT_IN_THE_NAMESPACE}
-    await leaves(stage, before, CRDS | left_in_the_namespace | {f"Namespace {NAMESPACE}"})
+    await leaves(stage, before, LEFT_BY_HELM)
     assert await get(stage, "tfjob", "a", "{.status.tarragon.ready}", "default") == "3/3"
     assert replicas(stage) == pods
     await stage.kubectl("delete", "tfjob,mpijob", "--all", "--wait=false")
@@ -157,21 +153,10 @@ def replicas(stage: Stage) -> dict[str, str]:
 
 
 async def everything(stage: Stage) -> set[str]:
-    """Every object, but for those of jobs, of the node, and what Kubernetes makes by itself in each namespace."""
-    kinds = (await stage.kubectl("api-resources", "--verbs=list", "-o", "name")).split()
-    columns = "custom-columns=NAMESPACE:.metadata.namespace,KIND:.kind,NAME:.metadata.name"
-    listed = await stage.kubectl("get", ",".join(kinds), "-A", "--no-headers", "-o", columns)
-    found = [line.split()[:3] for line in listed.splitlines() if len(line.split()) > 2]
-    return {
-        f"{namespace} {kind} {name}".removeprefix("<none> ")
-        for namespace, kind, name in found
-        if namespace not in {"default", "kube-node-lease"}
-        and kind not in {"APIService", "Event", "Node"}
-        and (kind, name) not in {("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")}
-    }
+    return listed_objects(await stage.kubectl(*listing(await stage.kubectl(*KINDS))))
 
 
-async def leaves(stage: Stage, before: set[str], expected: set[str]) -> None:
+async def leaves(stage: Stage, before: set[str], expected: AbstractSet[str]) -> None:
     """Return when that is all that is there and was not before: the garbage collector works on."""
     found: set[str] = set()
     try:

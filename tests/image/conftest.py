@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,8 +32,6 @@ def unpacked(built: Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def container(built: Result, unpacked: Path) -> Iterator[Container]:
+def container(built: Result, unpacked: Path) -> Container:
     """A container of the image, as the Deployment wants it: unprivileged, and in a file system that is read-only."""
-    container = Container.of(built, ARCHITECTURE, unpacked)
-    yield container
-    container.end()
+    return Container.of(built, ARCHITECTURE, unpacked)

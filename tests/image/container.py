@@ -11,13 +11,15 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tools.image.build import Result
 
 PATIENCE = 120
+TEMPORARY = "/tmp"  # noqa: S108  # that of the image
 Json = dict[str, Any]
 
 
@@ -26,7 +28,6 @@ class Container:
     root: Path
     config: Json
     """That of the image: entry point, user, variables."""
-    running: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @classmethod
     def of(cls, built: Result, architecture: str, root: Path) -> Container:
@@ -35,55 +36,48 @@ class Container:
         return cls(root, read_blob(blobs, manifest["config"]["digest"])["config"])
 
     def run(self, command: Sequence[str], mounts: Mapping[str, Path] | None = None) -> str:
-        """What a command prints that ends well."""
-        process = self.start(command, mounts or {}, {})
-        printed, errors = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0, errors
-        return printed
-
-    def operator(
-        self, arguments: Sequence[str], mounts: Mapping[str, Path], environment: Mapping[str, str]
-    ) -> subprocess.Popen[str]:
-        return self.start([*self.config["Entrypoint"], *arguments], mounts, environment)
-
-    def start(
-        self, command: Sequence[str], mounts: Mapping[str, Path], environment: Mapping[str, str]
-    ) -> subprocess.Popen[str]:
-        """Start a command, with these folders mounted at paths of the image."""
-        variables = dict(each.split("=", 1) for each in self.config["Env"])
-        process = subprocess.Popen(
-            [program("unshare"), "--mount", "/bin/sh", "-ec", self._script(command, mounts)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+        """What a command prints that ends well, with these folders mounted at paths of the image."""
+        folders = {path: shlex.quote(str(folder)) for path, folder in (mounts or {}).items()}
+        ended = subprocess.run(
+            [program("unshare"), "--mount", "/bin/sh", "-ec", self.script(shlex.join(command), folders)],
+            capture_output=True,
             text=True,
-            env={**variables, **environment},
+            env=dict(each.split("=", 1) for each in self.config["Env"]),
+            check=False,
+            timeout=PATIENCE,
         )
-        self.running.append(process)
-        return process
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
 
-    def end(self) -> None:
-        for process in self.running:
-            if process.poll() is None:
-                process.terminate()
-            process.communicate(timeout=PATIENCE)
+    def users(self) -> list[int]:
+        """The ids of the users that run programs in this file system now, one for each process."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # ended meanwhile
+                if (process / "root").readlink() == self.root:
+                    found.append(process.stat().st_uid)
+        return found
 
-    def _script(self, command: Sequence[str], mounts: Mapping[str, Path]) -> str:
+    def script(self, command: str, mounts: Mapping[str, str]) -> str:
+        """Lines for a shell in a mount namespace of its own. Both the command and the mounted folders are in its
+        words, so variables of the shell may be in them.
+        """
         root, mount = shlex.quote(str(self.root)), program("mount")
         lines = [f"{mount} --bind {root} {root}"]
         for path, folder in mounts.items():
             target = self.root / path.lstrip("/")
             target.mkdir(parents=True, exist_ok=True)
-            lines.append(f"{mount} --bind {shlex.quote(str(folder))} {shlex.quote(str(target))}")
+            lines.append(f"{mount} --bind {folder} {shlex.quote(str(target))}")
+        lines.append(f"{mount} -o remount,bind,ro {root}")
+        if TEMPORARY not in mounts:
+            lines.append(f"{mount} -t tmpfs -o size=16m,mode=1777 tmpfs {root}{TEMPORARY}")
         lines += [
-            f"{mount} -o remount,bind,ro {root}",
-            f"{mount} -t tmpfs -o size=16m,mode=1777 tmpfs {root}/tmp",  # noqa: S108  # that of the image
             f"{mount} -t proc proc {root}/proc",
             f"{mount} --bind /dev {root}/dev",
         ]
         user = self.config["User"]
         groups = user.partition(":")[2]
-        chroot = [program("chroot"), f"--userspec={user}", f"--groups={groups}", str(self.root), *command]
-        return "\n".join([*lines, "exec " + shlex.join(chroot)])
+        return "\n".join([*lines, f"exec {program('chroot')} --userspec={user} --groups={groups} {root} {command}"])
 
 
 def program(name: str) -> str:

@@ -13,10 +13,8 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-import yaml
 
 from tarragon import __version__
 from tarragon.frameworks.mpi.objects.pod_wiring import KUBECTL_IN_IMAGE
@@ -26,28 +24,10 @@ from tarragon.plan.objects.settings import OperatorSettings
 from tests.conftest import ROOT
 from tests.image.conftest import ARCHITECTURE
 from tests.image.container import Container, read_blob
-from tests.real.site import OWN_NAMESPACE, Site, a_site
-from tools.controlplane import ControlPlane
 from tools.image.build import Result, read_origin
 from tools.image.staging import SITE
 
 pytestmark = [pytest.mark.image, pytest.mark.slow, pytest.mark.timeout(900)]
-
-JOB = """\
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: hello}
-spec:
-  tfReplicaSpecs:
-    Worker:
-      replicas: 2
-      template:
-        spec:
-          containers:
-          - name: tensorflow
-            image: any
-            command: [python, -c, "print('trained')"]
-"""
 
 
 def files(root: Path) -> Iterator[Path]:
@@ -164,55 +144,3 @@ def test_kubectl_is_static_and_is_delivered_without_a_shell(container: Container
 
 def test_the_operator_in_the_image_says_its_version(container: Container) -> None:
     assert container.run([*container.config["Entrypoint"], "operator", "--version"]) == f"tarragon {__version__}\n"
-
-
-@pytest.mark.real
-@pytest.mark.kubectl
-def test_the_operator_in_the_image_brings_a_job_to_its_end_as_the_deployment_runs_it(
-    container: Container, own_control_plane: ControlPlane, tmp_path: Path
-) -> None:
-    with a_site(own_control_plane, tmp_path) as site:
-        site.install()
-        site.node()
-        deployed = operator_container()
-        access = tmp_path / "access"
-        mount_access(site, access)
-        url = urlsplit(own_control_plane.url)
-        environment = {
-            "KUBERNETES_SERVICE_HOST": str(url.hostname),
-            "KUBERNETES_SERVICE_PORT": str(url.port),
-            "MY_POD_NAME": "tarragon-0",
-            **{each["name"]: each["value"] for each in deployed["env"] if "value" in each},
-        }
-        # Other tests may use these ports.
-        arguments = [argument.replace(":8443", ":0") for argument in deployed["args"]]
-        mounts = {"/var/run/secrets/kubernetes.io/serviceaccount": access}
-
-        operator = container.operator([*arguments, "--listen", "127.0.0.1:0"], mounts, environment)
-        site.kubectl("create", "-f", "-", given=JOB)
-        site.wait("tfjob", "hello", "condition=Succeeded")
-
-        assert operator.poll() is None
-        assert Path(f"/proc/{operator.pid}").stat().st_uid == 65532
-        assert "trained" in site.kubectl("logs", "hello-worker-0")
-
-
-def operator_container() -> dict[str, Any]:
-    documents = yaml.safe_load_all((ROOT / "deploy" / "tarragon.yaml").read_text())
-    (deployment,) = (each for each in documents if each["kind"] == "Deployment")
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    assert container["securityContext"]["readOnlyRootFilesystem"]
-    found: dict[str, Any] = container
-    return found
-
-
-def mount_access(site: Site, folder: Path) -> None:
-    """What a kubelet mounts for the service account, readable for the pod's group."""
-    folder.mkdir()
-    token = site.kubectl("create", "token", "tarragon", "-n", OWN_NAMESPACE, "--duration=3600s")
-    words = ("get", "configmap", "kube-root-ca.crt", "-n", OWN_NAMESPACE)
-    authority = site.kubectl(*words, "-o", r"jsonpath={.data.ca\.crt}")
-    for name, text in {"token": token, "ca.crt": authority, "namespace": OWN_NAMESPACE}.items():
-        (folder / name).write_text(text)
-        os.chown(folder / name, 0, 65532)
-        (folder / name).chmod(0o440)

@@ -97,7 +97,9 @@ class Site:
         return node
 
     def logs(self) -> str:
-        return "\n".join(f"{path}:\n{path.read_text()[-3000:]}" for path in self.folder.glob("*.log"))
+        """Those of what the test has started, and of operators that run as pods."""
+        pods = self.folder.glob(f"*/clusters/*/*/logs/{OWN_NAMESPACE}/*/*/*/*.log")
+        return "\n".join(f"{path}:\n{path.read_text()[-3000:]}" for path in (*self.folder.glob("*.log"), *pods))
 
     def _start(self, *words: str) -> subprocess.Popen[str]:
         with (self.folder / f"{words[0]}.log").open("a") as log:
