@@ -181,8 +181,11 @@ def lacks_image() -> str | None:
         return ".tools/bin/uv is not here; `make test` installs it"
     if shutil.which("go") is None:
         return "kubectl in the image is built with go (1.26 or newer), which is not on PATH"
-    if os.getuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
-        return "only root, with the right to mount, can run programs in the file system of an image"
+    if (
+        os.getuid() != 0
+        or subprocess.run(["unshare", "--mount", "--net", "true"], capture_output=True, check=False).returncode
+    ):
+        return "only root, with the right to mount and to make a network, can run programs of an image"
     return None
 
 

@@ -21,6 +21,17 @@ from tools.image.build import Result
 PATIENCE = 120
 TEMPORARY = "/tmp"  # noqa: S108  # that of the image
 Json = dict[str, Any]
+IMPORT_ALL = """\
+import importlib, pathlib, ssl, sysconfig, zoneinfo
+folder = pathlib.Path(sysconfig.get_path("stdlib"), "lib-dynload")
+names = sorted({path.name.partition(".")[0] for path in folder.iterdir()})
+assert names
+for name in [*names, "numpy", "aiohttp", "cryptography.x509", "rich.traceback", "yaml", "msgspec"]:
+    importlib.import_module(name)
+assert ssl.create_default_context().get_ca_certs()
+zoneinfo.ZoneInfo("Europe/Zurich")
+"""
+"""Debian's packages are in the image without some of their dependencies: this needs all of those that matter."""
 
 
 @dataclass
