@@ -184,8 +184,7 @@ _SHARED = (
     _needs(
         PODS,
         ("get",),
-        "to find the owner of an existing pod with a replica's name while the cache is stale, and the image of the"
-        " operator's own pod",
+        "to find the owner of an existing pod with a replica's name while the cache is stale",
     ),
     Permission(
         group=PODS.group,
@@ -295,6 +294,14 @@ _SHARED = (
         reason="to acquire, renew and release that Lease",
         names=(LEASE_NAME,),
         consequence="an operator leads only with --no-leader-elect, alone",
+    ),
+    Permission(
+        group=PODS.group,
+        resource=PODS.plural,
+        verbs=("get",),
+        scope=Scope.OPERATOR_NAMESPACE,
+        reason="to find the image of the operator's own pod, with which launchers of MPIJobs get kubectl",
+        consequence="launchers of MPIJobs before v2beta1 do not start without --kubectl-delivery-image",
     ),
     Permission(
         group=PODS.group,

@@ -137,6 +137,15 @@ def test_a_release_for_some_namespaces_has_roles_in_these_alone(helm: Helm) -> N
     assert theirs == ours
 
 
+@pytest.mark.helm
+def test_an_operator_in_another_namespace_than_its_jobs_may_find_its_own_image(helm: Helm) -> None:
+    objects = by_name(helm.rendered({"namespaces": ["team-a"]}, namespace="tools"))
+
+    (bound,) = [name for kind, namespace, name in objects if (kind, namespace) == ("RoleBinding", "tools")]
+    role = objects["Role", "tools", objects["RoleBinding", "tools", bound]["roleRef"]["name"]]
+    assert {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]} in role["rules"]
+
+
 def variables_of(objects: dict[tuple[str, str, str], Json]) -> list[Json]:
     found: list[Json] = container_of([objects["Deployment", "default", "tarragon"]])["env"]
     return found
