@@ -270,6 +270,8 @@ EXPECTED = {
         ("namespaces={a},queues.enabled=true", ["queues.enabled", "namespaces"]),
         ("namespaces={a},progress.fromLogs=true", ["progress.fromLogs", "namespaces"]),
         ("replicas=1,podDisruptionBudget.enabled=true", ["podDisruptionBudget.minAvailable", "replicas"]),
+        (r"commonLabels.app\.kubernetes\.io/name=mine", ["commonLabels", "app.kubernetes.io/name"]),
+        (r"podLabels.helm\.sh/chart=mine", ["podLabels", "helm.sh/chart"]),
         ("metrics.service=false,metrics.serviceMonitor.enabled=true", ["metrics.serviceMonitor", "metrics.service "]),
     ],
 )

@@ -131,6 +131,11 @@ def _list(items: Json) -> Json:
 
 
 _STRING = {"type": "string"}
+_LABELS = {
+    **_STRINGS,
+    "propertyNames": {"not": {"pattern": r"^(app\.kubernetes\.io/(name|instance|managed-by|version)|helm\.sh/chart)$"}},
+}
+"""Without those that the chart sets: each may be there once only."""
 _TYPES: Mapping[str, Json] = MappingProxyType(
     {
         "image.digest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
@@ -153,8 +158,8 @@ _TYPES: Mapping[str, Json] = MappingProxyType(
         "affinity": _closed(nodeAffinity=_ANY, podAffinity=_ANY, podAntiAffinity=_ANY),
         "topologySpreadConstraints": _list(_ANY),
         "podAnnotations": _STRINGS,
-        "podLabels": _STRINGS,
-        "commonLabels": _STRINGS,
+        "podLabels": _LABELS,
+        "commonLabels": _LABELS,
         "scheduling.policy": _choices("--policy"),
         "scheduling.placement": _choices("--placement"),
         **{f"scheduling.{name}": _SECONDS for name in ("aged", "idle", "coolDown", "patience", "startPatience")},
@@ -170,8 +175,8 @@ _TYPES: Mapping[str, Json] = MappingProxyType(
             "type": "object",
             "additionalProperties": _closed(volumes=_list(_ANY), envVars=_list(_ANY)),
         },
-        "metrics.prometheusRule.labels": _STRINGS,
-        "metrics.serviceMonitor.labels": _STRINGS,
+        "metrics.prometheusRule.labels": _LABELS,
+        "metrics.serviceMonitor.labels": _LABELS,
         "networkPolicy.apiServer": _list({"type": "string", "pattern": "^[0-9a-fA-F.:]+/[0-9]+$"}),
         "networkPolicy.apiServerPorts": _list({"type": "integer", "minimum": 1, "maximum": 65535}),
         "podDisruptionBudget.minAvailable": {"type": ["integer", "string"]},
