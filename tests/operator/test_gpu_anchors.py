@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tarragon.kube.core import NODES, PODS, PRIORITY_CLASSES
 from tarragon.kube.meta import Key
 from tarragon.operator.gpu_anchors.controller import LATE_WRITE_SECONDS
 from tarragon.operator.manager.operator import OperatorOptions
+from tarragon.plan.objects.gpu_anchors import CLOSING_ANNOTATION
 from tarragon.plan.objects.placement import Placement
 from tarragon.scheduling.api.rules import SchedulingRules
 from tarragon.scheduling.policies import POLICIES
@@ -169,6 +171,51 @@ async def test_a_new_operator_takes_no_gpu_back_while_a_pod_of_the_one_before_ma
         start_operator(stage, client)
         await stage.world.until(lambda: not anchors(stage))
         assert client.times[anchor] - started_at >= LATE_WRITE_SECONDS
+
+
+class HoldsCreates(DelegatingClient):
+    """The request to create a certain pod is under way until it is let through; whoever sent it never has an answer."""
+
+    def __init__(self, stage: Stage, pod: str) -> None:
+        super().__init__(stage.world.client)
+        self._pod = pod
+        self._held: tuple[Any, Any] | None = None
+        self.holds_it = asyncio.Event()
+
+    async def create(self, resource: Any, body: Any, *what: Any, **how: Any) -> Any:
+        if resource.plural != PODS.plural or body["metadata"]["name"] != self._pod:
+            return await super().create(resource, body, *what, **how)
+        self._held = resource, body
+        self.holds_it.set()
+        return await asyncio.Event().wait()
+
+    async def let_through(self) -> None:
+        assert self._held
+        await super().create(*self._held)
+
+
+async def test_a_pod_of_the_operator_before_that_comes_late_keeps_its_gpu(stage: Stage) -> None:
+    async with gpu_nodes(stage, "n"):
+        client = HoldsCreates(stage, "a-worker-0")
+        first = an_operator(stage, client, OperatorOptions(seed=1, settings=anchor_settings()))
+        stage.keep(first)
+        await stage.submit("a", Worker=shared(1, "0.6"))
+        await client.holds_it.wait()
+        await stage.kill(first)
+        await delete(stage, "a")
+        start_operator(stage)
+        await stage.world.until(lambda: is_closing(stage))
+
+        await client.let_through()
+        await stage.world.until(lambda: runs(stage, "a", 1) and not is_closing(stage))
+        await stage.world.client.delete(PODS, Key("default", "a-worker-0"))
+        await stage.world.until(lambda: not anchors(stage))
+
+
+def is_closing(stage: Stage) -> bool:
+    """The only anchor."""
+    (anchor,) = anchors(stage).values()
+    return CLOSING_ANNOTATION in anchor["metadata"]["annotations"]
 
 
 async def test_an_anchor_that_the_node_rejects_is_named_and_the_job_is_queued_again(stage: Stage) -> None:

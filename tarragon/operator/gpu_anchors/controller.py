@@ -47,7 +47,8 @@ REPEAT_SECONDS = 10.0
 UNEXPECTED_ERROR_SECONDS = 10.0
 LATE_WRITE_SECONDS = 1.0
 """Seconds until a new leader takes a GPU back: a pod that the one before it requested may be created late, and names a
-GPU of which nothing else in the cluster says that it is needed. It comes on top of the time for which a Lease lasts.
+GPU of which nothing else in the cluster says that it is needed. After a crash, this comes on top of the rest of the
+Lease; after a release, or without leader election, it is all there is. kube-apiserver may work on a request for longer.
 """
 ANCHORS = PODS.with_model(PartialObjectMetadata)
 
