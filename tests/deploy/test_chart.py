@@ -138,6 +138,15 @@ def test_a_release_for_some_namespaces_has_roles_in_these_alone(helm: Helm) -> N
 
 
 @pytest.mark.helm
+def test_pods_may_have_labels_that_the_chart_sets_on_other_objects(helm: Helm) -> None:
+    mine = {"app.kubernetes.io/version": "v2", "helm.sh/chart": "umbrella"}
+
+    template = operator_of(helm.rendered({"podLabels": mine}))["spec"]["template"]
+
+    assert template["metadata"]["labels"] == {"app.kubernetes.io/name": "tarragon", **mine}
+
+
+@pytest.mark.helm
 def test_an_operator_in_another_namespace_than_its_jobs_may_find_its_own_image(helm: Helm) -> None:
     objects = by_name(helm.rendered({"namespaces": ["team-a"]}, namespace="tools"))
 
@@ -271,7 +280,9 @@ EXPECTED = {
         ("namespaces={a},progress.fromLogs=true", ["progress.fromLogs", "namespaces"]),
         ("replicas=1,podDisruptionBudget.enabled=true", ["podDisruptionBudget.minAvailable", "replicas"]),
         (r"commonLabels.app\.kubernetes\.io/name=mine", ["commonLabels", "app.kubernetes.io/name"]),
-        (r"podLabels.helm\.sh/chart=mine", ["podLabels", "helm.sh/chart"]),
+        (r"podLabels.app\.kubernetes\.io/name=mine", ["podLabels", "app.kubernetes.io/name"]),
+        (r"podAnnotations.tarragon\.dev/accelerators=x", ["podAnnotations", "tarragon.dev/accelerators"]),
+        ("commonLabels.release=a,metrics.serviceMonitor.labels.release=a", ["serviceMonitor.labels", "release"]),
         ("metrics.service=false,metrics.serviceMonitor.enabled=true", ["metrics.serviceMonitor", "metrics.service "]),
     ],
 )

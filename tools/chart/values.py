@@ -131,11 +131,17 @@ def _list(items: Json) -> Json:
 
 
 _STRING = {"type": "string"}
-_LABELS = {
-    **_STRINGS,
-    "propertyNames": {"not": {"pattern": r"^(app\.kubernetes\.io/(name|instance|managed-by|version)|helm\.sh/chart)$"}},
-}
-"""Without those that the chart sets: each may be there once only."""
+_OF_EVERY_OBJECT = (
+    *(f"app.kubernetes.io/{name}" for name in ("name", "instance", "managed-by", "version")),
+    "helm.sh/chart",
+)
+"""Labels that the chart sets. One that a value repeated would be there twice."""
+
+
+def _strings_without(*names: str) -> Json:
+    return {**_STRINGS, "propertyNames": {"not": {"enum": list(names)}}}
+
+
 _TYPES: Mapping[str, Json] = MappingProxyType(
     {
         "image.digest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
@@ -157,9 +163,13 @@ _TYPES: Mapping[str, Json] = MappingProxyType(
         ),
         "affinity": _closed(nodeAffinity=_ANY, podAffinity=_ANY, podAntiAffinity=_ANY),
         "topologySpreadConstraints": _list(_ANY),
-        "podAnnotations": _STRINGS,
-        "podLabels": _LABELS,
-        "commonLabels": _LABELS,
+        "podAnnotations": _strings_without("kubectl.kubernetes.io/default-container", "tarragon.dev/accelerators"),
+        "podLabels": _strings_without("app.kubernetes.io/name"),
+        "commonLabels": _strings_without(
+            *_OF_EVERY_OBJECT,
+            "grafana_dashboard",
+            *(f"rbac.authorization.k8s.io/aggregate-to-{role}" for role in ("view", "edit", "admin")),
+        ),
         "scheduling.policy": _choices("--policy"),
         "scheduling.placement": _choices("--placement"),
         **{f"scheduling.{name}": _SECONDS for name in ("aged", "idle", "coolDown", "patience", "startPatience")},
@@ -175,8 +185,8 @@ _TYPES: Mapping[str, Json] = MappingProxyType(
             "type": "object",
             "additionalProperties": _closed(volumes=_list(_ANY), envVars=_list(_ANY)),
         },
-        "metrics.prometheusRule.labels": _LABELS,
-        "metrics.serviceMonitor.labels": _LABELS,
+        "metrics.prometheusRule.labels": _strings_without(*_OF_EVERY_OBJECT),
+        "metrics.serviceMonitor.labels": _strings_without(*_OF_EVERY_OBJECT),
         "networkPolicy.apiServer": _list({"type": "string", "pattern": "^[0-9a-fA-F.:]+/[0-9]+$"}),
         "networkPolicy.apiServerPorts": _list({"type": "integer", "minimum": 1, "maximum": 65535}),
         "podDisruptionBudget.minAvailable": {"type": ["integer", "string"]},

@@ -97,6 +97,14 @@ tarragon.dev/accelerators: {{ toYaml . | sha256sum }}
 {{- if and .Values.metrics.serviceMonitor.enabled (not .Values.metrics.service) }}
 {{- fail "metrics.serviceMonitor.enabled: it finds the operators by the Service of metrics.service (which is false)" }}
 {{- end }}
+{{- $common := .Values.commonLabels }}
+{{- range $name, $labels := dict "serviceMonitor" .Values.metrics.serviceMonitor.labels "prometheusRule" .Values.metrics.prometheusRule.labels }}
+{{- range $label, $_ := $labels }}
+{{- if hasKey $common $label }}
+{{- fail (printf "metrics.%s.labels: %s is among commonLabels, too; leave it in one of them" $name $label) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- if and .Values.podDisruptionBudget.enabled .Values.replicas }}
 {{- $least := .Values.podDisruptionBudget.minAvailable }}
 {{- if ge (kindIs "string" $least | ternary 1 (int $least)) (int .Values.replicas) }}
