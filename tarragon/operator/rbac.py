@@ -300,8 +300,10 @@ _SHARED = (
         resource=PODS.plural,
         verbs=("get",),
         scope=Scope.OPERATOR_NAMESPACE,
-        reason="to find the image of the operator's own pod, with which launchers of MPIJobs get kubectl",
-        consequence="launchers of MPIJobs before v2beta1 do not start without --kubectl-delivery-image",
+        reason="to find the image of the operator's own pod, which init containers of launchers of MPIJobs before"
+        " v2beta1 run to copy kubectl, and pods that hold GPUs for others run",
+        consequence="launchers of MPIJobs before v2beta1 need --kubectl-delivery-image, and GPUs are shared on process"
+        " nodes only, or with --gpu-anchor-image",
     ),
     Permission(
         group=PODS.group,

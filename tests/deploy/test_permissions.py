@@ -77,10 +77,7 @@ def test_what_the_page_about_security_says_is_not_asked_for_is_not() -> None:
 
 def test_every_permission_has_its_reason_and_no_two_of_a_role_are_the_same() -> None:
     asked = [
-        (each.scope, each.group, each.resource, verb)
-        for each in permissions()
-        for verb in each.verbs
-        if not each.names
+        (each.scope, each.group, each.resource, verb) for each in permissions() for verb in each.verbs if not each.names
     ]
 
     assert all(each.reason and not each.reason.endswith(".") for each in permissions())
