@@ -244,7 +244,7 @@ def group_of(item: pytest.Item) -> str | None:
     if item.get_closest_marker("oldest") and not item.get_closest_marker("image"):
         return f"Kubernetes {OLDEST.name}"
     if item.get_closest_marker("image"):
-        # One of them builds it.
+        # One of them builds it. Some train, too: at most two trainings run at once.
         return "image"
     if item.get_closest_marker("tensorflow") or item.get_closest_marker("jax"):
         # Each starts several processes that train: one such test at a time is enough for any machine.

@@ -70,8 +70,8 @@ class Container:
         return found
 
     def script(self, command: str, mounts: Mapping[str, str]) -> str:
-        """Lines for a shell in a mount namespace of its own. Both the command and the mounted folders are in its
-        words, so variables of the shell may be in them.
+        """Lines for a shell in a mount namespace of its own. The command and the mounted folders are text of the shell,
+        quoted already, so that its variables may be in them.
         """
         root, mount = shlex.quote(str(self.root)), program("mount")
         lines = [f"{mount} --bind {root} {root}"]

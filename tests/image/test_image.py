@@ -1,4 +1,4 @@
-"""The operator's image: it is built, built again, unpacked, and the operator runs from inside it."""
+"""The operator's image: it is built, built again and unpacked, and what is in it runs."""
 
 from __future__ import annotations
 
