@@ -33,7 +33,7 @@ def listed_objects(listed: str) -> set[str]:
         f"{namespace} {kind} {name}".removeprefix("<none> ")
         for namespace, kind, name in found
         if namespace not in {"default", "kube-node-lease"}
-        and kind not in {"APIService", "Event", "Node"}
+        and kind not in {"APIService", "Event", "IPAddress", "Node"}
         and (kind, name) not in {("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")}
         and not (kind == "Secret" and name.startswith("default-token-"))  # of that account, on old versions
     }

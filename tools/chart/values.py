@@ -139,7 +139,8 @@ _OF_EVERY_OBJECT = (
 
 
 def _strings_without(*names: str) -> Json:
-    return {**_STRINGS, "propertyNames": {"not": {"enum": list(names)}}}
+    # Helm 4 says of `propertyNames` that another value is wrong.
+    return {**_STRINGS, "properties": dict.fromkeys(names, False)}
 
 
 _TYPES: Mapping[str, Json] = MappingProxyType(
