@@ -16,7 +16,7 @@ from tarragon.job.annotations import RESIZE_ANNOTATION
 from tests.cli.conftest import RunningCommand
 from tests.e2e.kills import Scene
 from tests.e2e.test_training import learned
-from tests.e2e.user import EXAMPLES, User, eventually
+from tests.e2e.user import EXAMPLES, User, eventually, has_file
 from tests.e2e.watcher import living_server, watcher_of
 
 JOB = "digits-ps-tf1"
@@ -103,7 +103,7 @@ def in_step(user: User) -> str:
 
 def shrinks(user: User, going: RunningCommand) -> None:
     going.until("[worker-0] step")
-    eventually(lambda: any(user.home.rglob("run-1/ckpt-*.index")))
+    eventually(lambda: has_file(user.home, "run-1/ckpt-*.index"))
     scaled = user("scale", "digits-multiworker", "--workers", "2")
     assert "started again at the new size" in scaled.out + scaled.err
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.cli.conftest import CommandResult
-from tests.e2e.user import User, eventually
+from tests.e2e.user import User, eventually, has_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.jax, pytest.mark.timeout(400)]
 
@@ -53,7 +53,7 @@ def kill(user: User, worker: int) -> None:
 
 def test_three_processes_learn_together_and_get_over_the_loss_of_one(user: User) -> None:
     going = user.start("run", shortened(user, steps=400, every=50))
-    eventually(lambda: list(user.home.rglob("checkpoint.npz")))
+    eventually(lambda: has_file(user.home, "checkpoint.npz"))
     kill(user, worker=1)
     ended = going.ended()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from pathlib import Path
 
 import pytest
 import yaml
@@ -12,7 +11,7 @@ import yaml
 from tarragon.job.annotations import RESTART_ANNOTATION
 from tests.e2e.kills import Scene
 from tests.e2e.test_training import learned
-from tests.e2e.user import EXAMPLES, User, eventually
+from tests.e2e.user import EXAMPLES, User, eventually, has_file
 from tests.e2e.watcher import living_server, watcher_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.timeout(400)]
@@ -25,16 +24,12 @@ def annotated(user: User) -> str:
     return user.file("gang.yaml", yaml.safe_dump_all(documents))
 
 
-def has_saved(home: Path) -> bool:
-    return any(home.rglob("run-1/ckpt-*.index"))
-
-
 async def test_a_killed_worker_takes_its_gang_with_it_and_all_go_on_from_the_checkpoint(user: User) -> None:
     going = user.start("run", annotated(user))
     await asyncio.to_thread(eventually, lambda: living_server(user.home))
     async with watcher_of(user.home).watching() as watcher:
         scene = Scene(home=user.home, job="digits-multiworker", watcher=watcher)
-        await asyncio.to_thread(eventually, lambda: has_saved(user.home))
+        await asyncio.to_thread(eventually, lambda: has_file(user.home, "run-1/ckpt-*.index"))
         scene.kill_program("worker-1")
         ended = await asyncio.to_thread(going.ended)
         status = await scene.status()

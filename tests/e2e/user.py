@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -60,6 +61,13 @@ def eventually(probe: Callable[[], T | None], seconds: float = PATIENCE) -> T:
             pytest.fail(f"has not come true within {seconds} s; the last was {result!r}")
         time.sleep(0.02)  # noqa: TID251 - another process tells nobody here when it has got somewhere
     return result
+
+
+def has_file(home: Path, pattern: str) -> bool:
+    """Whether there is such a file anywhere, although others are replaced while one looks."""
+    with suppress(FileNotFoundError):
+        return any(home.rglob(pattern))
+    return False
 
 
 def ends_all(user: User) -> None:

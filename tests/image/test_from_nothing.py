@@ -31,7 +31,7 @@ from tests.image.machine import LABEL, machines
 from tests.real.conftest import VOLUME
 from tests.real.site import Json, Site, a_site, created_pods
 from tests.real.test_training import follow_until
-from tools.controlplane import ControlPlane
+from tools.controlplane import NEWEST, OLDEST, ControlPlane
 
 pytestmark = [
     *(pytest.mark.image, pytest.mark.real, pytest.mark.tensorflow, pytest.mark.kubectl),
@@ -170,10 +170,15 @@ def way(request: pytest.FixtureRequest, tmp_path: Path) -> Way:
     return made
 
 
-@pytest.mark.both_releases
 @pytest.mark.parametrize(
-    "way",
-    [pytest.param(ByHelm, id="helm", marks=pytest.mark.helm), pytest.param(ByKubectl, id="kubectl")],
+    ("release", "way"),
+    [
+        pytest.param(NEWEST, ByHelm, id="1.37-helm", marks=pytest.mark.helm),
+        pytest.param(OLDEST, ByKubectl, id="1.20-kubectl", marks=pytest.mark.oldest),
+        # Each takes forty seconds; what the others do not show is what differs between two releases for one way.
+        pytest.param(NEWEST, ByKubectl, id="1.37-kubectl", marks=pytest.mark.soak),
+        pytest.param(OLDEST, ByHelm, id="1.20-helm", marks=[pytest.mark.helm, pytest.mark.oldest, pytest.mark.soak]),
+    ],
     indirect=True,
 )
 def test_it_is_installed_trains_a_job_is_upgraded_meanwhile_and_leaves_only_what_it_says(
