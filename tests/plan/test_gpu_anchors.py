@@ -91,6 +91,16 @@ def test_an_anchor_that_nobody_needs_is_closed_and_then_deleted(state: AnchorSta
     assert of(decide_anchors(needs(), [replace(anchor, state=LEAVING)], {}, 0.0)) == NOTHING
 
 
+def test_before_a_certain_time_no_anchor_loses_its_gpu() -> None:
+    anchors = [an_anchor("n/0", is_closing=True), an_anchor("n/1", state=FAILED, gpu="")]
+
+    before = decide_anchors(needs(), anchors, {}, 1.0, takes_back_at=2.0)
+
+    assert of(before) == ([], [], [], ["uid-n/1"])
+    assert before.next_at == 2.0
+    assert of(decide_anchors(needs(), anchors, {}, 2.0, takes_back_at=2.0)) == ([], [], [], ["uid-n/0", "uid-n/1"])
+
+
 def test_an_anchor_that_is_needed_again_is_opened_again() -> None:
     anchor = an_anchor(is_closing=True)
 

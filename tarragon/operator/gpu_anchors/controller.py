@@ -110,20 +110,16 @@ class AnchorController:
         self._pauses = {uid: at for uid, at in self._pauses.items() if at > now}
         self._retries = note_failures(needs, anchors, self._retries, now)
         self._report_problems(needs, anchors)
-        actions = decide_anchors(needs, anchors, self._retries, now)
+        actions = decide_anchors(needs, anchors, self._retries, now, takes_back_at=self._takes_back_at)
         await run_all(
             [
-                *(self._delete(end) for end in actions.deletes if self._may_delete(end.anchor, now)),
+                *(self._delete(end) for end in actions.deletes if end.anchor.uid not in self._pauses),
                 *(self._mark(end.anchor, "true") for end in actions.closes if end.anchor.uid not in self._pauses),
                 *(self._mark(anchor, None) for anchor in actions.reopens if anchor.uid not in self._pauses),
                 *map(self._create, actions.creates),
             ]
         )
-        times = [
-            *self._pauses.values(),
-            *([] if actions.next_at is None else [actions.next_at]),
-            *([self._takes_back_at] if now < self._takes_back_at else []),
-        ]
+        times = [*self._pauses.values(), *([] if actions.next_at is None else [actions.next_at])]
         return max(0.0, min(times) - self._clock.monotonic()) if times else None
 
     def _report_problems(self, needs: AnchorNeeds, anchors: list[Anchor]) -> None:
@@ -182,9 +178,6 @@ class AnchorController:
         except ApiError as error:
             self._pause(anchor, REPEAT_SECONDS)
             log.warning("an anchor was not marked", anchor=str(anchor.key), error=str(error))
-
-    def _may_delete(self, anchor: Anchor, now: float) -> bool:
-        return anchor.uid not in self._pauses and (now >= self._takes_back_at or not anchor.holds_gpu)
 
     async def _delete(self, end: AnchorEnd) -> None:
         anchor = end.anchor

@@ -168,8 +168,10 @@ def after_failure(before: AnchorRetry | None, uid: str, now: float) -> AnchorRet
     return AnchorRetry(uid=uid, failures=before.failures + 1, at=now + pause)
 
 
-def decide_anchors(needs: AnchorNeeds, anchors: Sequence[Anchor], retries: Retries, now: float) -> AnchorActions:
-    """Return what to do about the anchors now."""
+def decide_anchors(
+    needs: AnchorNeeds, anchors: Sequence[Anchor], retries: Retries, now: float, *, takes_back_at: float = 0.0
+) -> AnchorActions:
+    """Return what to do about the anchors now. Before `takes_back_at`, in monotonic seconds, none loses its GPU."""
     usable, faults = usable_anchors(anchors, needs.gpus_in_use)
     ends = [end for anchor in anchors for end in [_end(anchor, needs, faults, retries)] if end is not None]
     ending = {end.anchor.uid for end in ends}
@@ -177,13 +179,13 @@ def decide_anchors(needs: AnchorNeeds, anchors: Sequence[Anchor], retries: Retri
     due_at = {
         place: retries[place].at if place in retries else 0.0 for place in missing if node_of(place) in needs.nodes
     }
-    times = [*due_at.values(), *(end.due_at for end in ends)]
+    times = [*due_at.values(), *(end.due_at for end in ends), takes_back_at]
     due = [end for end in ends if end.due_at <= now]
     return AnchorActions(
         creates=[place for place, at in due_at.items() if at <= now],
         closes=[end for end in due if end.anchor.holds_gpu and not end.anchor.is_closing],
         reopens=[anchor for anchor in usable.values() if anchor.is_closing and anchor.uid not in ending],
-        deletes=[end for end in due if end.anchor.is_closing or not end.anchor.holds_gpu],
+        deletes=[end for end in due if not end.anchor.holds_gpu or (end.anchor.is_closing and now >= takes_back_at)],
         next_at=min((at for at in times if at > now), default=None),
     )
 
