@@ -226,6 +226,10 @@ class ControlPlane:
     def etcd_url(self) -> str:
         return self._etcd
 
+    def pid(self, name: str) -> int:
+        """The process of a running server, such as `kube-apiserver`."""
+        return self._running[name].pid
+
     def stop(self) -> None:
         for name in reversed(_ORDER):
             self._stop_server(name, signal.SIGTERM)

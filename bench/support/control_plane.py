@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import random
@@ -27,7 +28,7 @@ from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES
 from tarragon.kube.meta import Key
-from tools.controlplane import NEWEST, ControlPlane
+from tools.controlplane import API_SERVER, NEWEST, OLDEST, ControlPlane, Release
 
 Json = dict[str, Any]
 
@@ -44,6 +45,10 @@ class BenchCluster:
         self.server = server
         self.client = client
 
+    def server_cpu(self) -> float:
+        """The CPU seconds of kube-apiserver so far."""
+        return cpu_of(self.control_plane.pid(API_SERVER))
+
     async def namespace(self, name: str) -> str:
         with suppress(AlreadyExists):
             await self.client.create(NAMESPACES, {"metadata": {"name": name}})
@@ -51,10 +56,10 @@ class BenchCluster:
 
 
 @asynccontextmanager
-async def bench_cluster() -> AsyncIterator[BenchCluster]:
+async def bench_cluster(release: Release = NEWEST) -> AsyncIterator[BenchCluster]:
     """A control plane of etcd and kube-apiserver only, because other controllers would disturb the measurements."""
     with tempfile.TemporaryDirectory(prefix="tarragon-bench-") as folder:
-        control_plane = await asyncio.to_thread(ControlPlane.start, Path(folder), full=False)
+        control_plane = await asyncio.to_thread(ControlPlane.start, Path(folder), release, full=False)
         try:
             server = load_kubeconfig({}, path=control_plane.kubeconfig).rest_config
             async with HttpClient(server, random.Random(1)) as client:
@@ -269,9 +274,18 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * percent / 100))]
 
 
-def run(measure: Callable[[], Awaitable[None]], seconds: float) -> None:
+def offer_release(parser: argparse.ArgumentParser) -> None:
+    """Add the option that chooses the release of the control plane."""
+    parser.add_argument("--oldest", action="store_true", help=f"Kubernetes {OLDEST.name}, not {NEWEST.name}")
+
+
+def chosen_release(options: argparse.Namespace) -> Release:
+    return OLDEST if options.oldest else NEWEST
+
+
+def run(measure: Callable[[], Awaitable[None]], seconds: float, release: Release = NEWEST) -> None:
     """Run a benchmark with a time limit. Without a control plane it only prints the reason."""
-    reason = NEWEST.missing_reason()
+    reason = release.missing_reason()
     if reason is not None:
         print(f"not measured: {reason}")
         return
