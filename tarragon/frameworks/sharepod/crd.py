@@ -10,7 +10,7 @@ from tarragon.frameworks.kubeflow.crd import (
     with_selectable_fields,
 )
 from tarragon.frameworks.kubeflow.field_descriptions import describe
-from tarragon.frameworks.kubeflow.schema import Schema, open_object, tarragon_status
+from tarragon.frameworks.kubeflow.schema import Schema, open_object, tarragon_fields, tarragon_status
 from tarragon.frameworks.sharepod.field_descriptions import DESCRIPTIONS
 from tarragon.frameworks.sharepod.fields import SHAREPODS
 from tarragon.frameworks.sharepod.mirror import DEVICE, MANAGER_PORT, POD_META, POD_STATUS
@@ -43,7 +43,9 @@ def _schema() -> Schema:
         POD_META: {**open_object({}), "nullable": True},
         DEVICE: {"type": "string", "nullable": True},
         MANAGER_PORT: {"type": "integer"},
-        "tarragon": open_object({name: field for name, field in tarragon_status().items() if name not in _OF_SCALE}),
+        "tarragon": tarragon_status(
+            {name: field for name, field in tarragon_fields().items() if name not in _OF_SCALE}
+        ),
     }
     whole = open_object(
         {

@@ -19,6 +19,7 @@ from tarragon.frameworks.kubeflow.schema import (
     nested_policies,
     open_object,
     replica_fields,
+    tarragon_fields,
     tarragon_status,
 )
 from tarragon.frameworks.kubeflow.shape import KindShape
@@ -68,7 +69,7 @@ def discovery_config(job: TrainingJob, size: GangSize, _: str) -> Callable[[Repl
 def schema() -> Schema:
     specs = {"type": "object", "additionalProperties": open_object(replica_fields())}
     spec = open_object({SHAPE.replica_specs: specs, RUN_POLICY: open_object(flat_policies() | nested_policies())})
-    return open_object({"spec": spec, "status": open_object({"tarragon": open_object(tarragon_status())})})
+    return open_object({"spec": spec, "status": open_object({"tarragon": tarragon_status(tarragon_fields())})})
 
 
 TOY = Framework(
