@@ -32,6 +32,10 @@ class WorkQueue(Generic[K]):
         """Number of keys due at `now`. Looks at every key, so it is meant for metrics."""
         return sum(at <= now for at in self._due.values())
 
+    def is_in_progress(self, key: K) -> bool:
+        """Whether a worker has the key."""
+        return key in self._in_progress
+
     @property
     def count_retrying(self) -> int:
         """Number of keys whose last attempt failed."""

@@ -1,14 +1,21 @@
-"""Recognises the API generation of a job. It is recorded in an annotation and not recognised again."""
+"""Recognises the API generation of a job. It is recorded in the job and not recognised again.
+
+The record is in the status; where the stored job would be taken for one of another generation without it, an annotation
+has it, too, as a status does not survive a restore from a backup.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
+import msgspec
+
 from tarragon.base.errors import Problem
 from tarragon.frameworks.plugin import Dialect, Framework, Manifest
 from tarragon.job.model import GENERATION_ANNOTATION
-from tarragon.kube.meta import Json, JsonObject
+from tarragon.kube.codec import decode
+from tarragon.kube.meta import CustomObject, Json, JsonObject, PartialObject
 
 LAST_APPLIED_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 FIELD_MANAGER_PREFIX = "tarragon"
@@ -16,14 +23,16 @@ FIELD_MANAGER_PREFIX = "tarragon"
 
 
 def dialect_of(framework: Framework, manifest: Manifest) -> Dialect | Problem:
-    """The dialect of a manifest: by its annotation, else by its structure, else by its original version.
+    """The dialect of a manifest: as recorded, else by its structure, else by its original version.
 
     The fallback of the framework applies if none of these decides.
     """
-    metadata = _map(manifest.get("metadata"))
-    annotation = _map(metadata.get("annotations")).get(GENERATION_ANNOTATION)
+    annotation = _annotated_generation(manifest)
     if annotation is not None:
-        return _annotated(framework, annotation)
+        return _named(framework, annotation, f'metadata.annotations["{GENERATION_ANNOTATION}"]')
+    recorded = recorded_in_status(manifest.get("status"))
+    if recorded is not None:
+        return _named(framework, recorded, "status.tarragon.generation")
     fallback = framework.dialects[-1]
     candidates = [dialect for dialect in framework.dialects if dialect.matches(manifest)]
     if len(candidates) == 1:
@@ -33,20 +42,63 @@ def dialect_of(framework: Framework, manifest: Manifest) -> Dialect | Problem:
     return next(iter(of_origin), fallback if fallback in candidates or not candidates else candidates[0])
 
 
-def _annotated(framework: Framework, annotation: Json) -> Dialect | Problem:
+def _named(framework: Framework, name: Json, path: str) -> Dialect | Problem:
     for dialect in framework.dialects:
-        if dialect.name == annotation:
+        if dialect.name == name:
             return dialect
     return Problem(
-        f'metadata.annotations["{GENERATION_ANNOTATION}"]',
-        f"this version of Tarragon does not know the generation {annotation!r}",
-        "use the version of Tarragon that wrote it, or remove the annotation to have the job recognised again",
+        path,
+        f"this version of Tarragon does not know the generation {name!r}",
+        "use the version of Tarragon that wrote it, or remove the field to have the job recognised again",
     )
 
 
 def is_recorded(manifest: Manifest) -> bool:
     """Whether the generation was recognised before."""
-    return _map(_map(manifest.get("metadata")).get("annotations")).get(GENERATION_ANNOTATION) is not None
+    return _annotated_generation(manifest) is not None or recorded_in_status(manifest.get("status")) is not None
+
+
+def tells_generation(framework: Framework, manifest: Manifest, dialect: Dialect) -> bool:
+    """Whether the spec alone tells that the job is of this dialect: without a record of Tarragon's, and without what
+    kubectl and the API server know of the version in which it was written.
+    """
+    plain: dict[str, Json] = {
+        "apiVersion": framework.resource.api_version,
+        "kind": manifest.get("kind"),
+        "metadata": {},
+        "spec": manifest.get("spec"),
+    }
+    return dialect_of(framework, plain) is dialect
+
+
+def recorded_generation(found: CustomObject) -> str | None:
+    """The generation on record in the annotations or the status of a stored job; None if there is none."""
+    annotation = found.metadata.annotations.get(GENERATION_ANNOTATION)
+    if annotation is not None:
+        return annotation
+    try:
+        status: _Status | None = decode(bytes(found.raw_status), _Status | None)  # type: ignore[arg-type]
+    except msgspec.DecodeError:
+        return None
+    return status.tarragon.generation or None if status is not None else None
+
+
+def recorded_in_status(status: Json) -> str | None:
+    """The generation in a job's status; None if there is none."""
+    found = _map(_map(status).get("tarragon")).get("generation")
+    return found if isinstance(found, str) and found else None
+
+
+class _TarragonStatus(PartialObject, frozen=True):
+    generation: str = ""
+
+
+class _Status(PartialObject, frozen=True):
+    tarragon: _TarragonStatus = _TarragonStatus()
+
+
+def _annotated_generation(manifest: Manifest) -> Json:
+    return _map(_map(manifest.get("metadata")).get("annotations")).get(GENERATION_ANNOTATION)
 
 
 def written_version(framework: Framework, manifest: Manifest) -> Json:

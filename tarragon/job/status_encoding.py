@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TypeVar
 
 from tarragon.base.index_ranges import format_ranges, parse_ranges
@@ -38,6 +39,9 @@ T = TypeVar("T")
 MAX_MESSAGE_LENGTH = 2048
 """The maximum number of characters of a message in the status."""
 
+
+WHOLE_GANG: Mapping[str, Json] = MappingProxyType({"whole": True})
+"""The change of the encoded gang round by which it becomes complete."""
 
 _FIELDS = frozenset(
     {

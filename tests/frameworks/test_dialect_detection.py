@@ -54,7 +54,7 @@ def test_a_mark_that_nobody_knows_is_a_problem() -> None:
     assert problems(job) == [
         (
             'metadata.annotations["tarragon.dev/generation"]: this version of Tarragon does not know the generation '
-            "'kubeflow.org/v7'; use the version of Tarragon that wrote it, or remove the annotation to have the job "
+            "'kubeflow.org/v7'; use the version of Tarragon that wrote it, or remove the field to have the job "
             "recognised again"
         )
     ]

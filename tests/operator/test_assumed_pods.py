@@ -18,7 +18,7 @@ from tarragon.client.port import Client
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.informers.assumed_pods import ASSUMED_SECONDS
-from tarragon.operator.manager.operator import CYCLE_DELAY, Operator, OperatorOptions
+from tarragon.operator.manager.operator import CYCLE_SPACING, Operator, OperatorOptions
 from tarragon.operator.scheduler.gang_scheduler import GangScheduler
 from tarragon.scheduling.policies import POLICIES
 from tests.operator.stage import TFJOBS, Stage, group, job
@@ -97,7 +97,7 @@ async def b_waits(stage: Stage) -> None:
     await stage.submit("b", Worker=group(1, cpu="1"))
     await stage.until_state("b", "Waiting")
     await stage.world.until(lambda: bool(stage.events("ResourcesReleasing")))
-    await stage.world.clock.sleep(5 * CYCLE_DELAY)
+    await stage.world.clock.sleep(5 * CYCLE_SPACING)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ async def test_a_pod_of_which_the_server_has_said_nothing_may_come_later(stage: 
     cluster.let_through.set()
     await stage.world.until(lambda: "a-worker-0" in stage.pods())
     await cluster.failed.wait()
-    await stage.world.clock.sleep(5 * CYCLE_DELAY)
+    await stage.world.clock.sleep(5 * CYCLE_SPACING)
     await cluster.carry_out()
     await stage.world.until(lambda: "deletionTimestamp" in stage.pods()["a-worker-1"]["metadata"])
     await stage.end_pods()
@@ -242,7 +242,7 @@ async def test_a_pod_of_which_the_server_has_said_nothing_for_a_minute_does_not_
     cluster.error = unavailable("the connection was lost")
     cluster.let_through.set()
     await cluster.failed.wait()
-    await stage.world.clock.sleep(5 * CYCLE_DELAY)
+    await stage.world.clock.sleep(5 * CYCLE_SPACING)
     assert "b-worker-0" not in stage.pods()
     clock.jump(ASSUMED_SECONDS + 1)
     await stage.until_pods("a-worker-0", "b-worker-0")
@@ -258,7 +258,7 @@ async def test_nor_does_one_of_a_job_that_is_gone_though_nothing_else_happens(st
     cluster.error = unavailable("the connection was lost")
     cluster.let_through.set()
     await cluster.failed.wait()
-    await stage.world.clock.sleep(5 * CYCLE_DELAY)
+    await stage.world.clock.sleep(5 * CYCLE_SPACING)
     clock.jump(ASSUMED_SECONDS + 1)
     await stage.until_pods("b-worker-0")
 
@@ -267,7 +267,6 @@ async def test_a_pod_that_an_earlier_job_asked_for_is_not_taken_for_one_of_the_n
     await stage.node("n", cpu="3")
     cluster = await slow(stage, 1, "a-worker-0")
     again = job("a", Worker=group(1, cpu="2"))
-    again["metadata"]["annotations"] = stage.job("a")["metadata"]["annotations"]
     await stage.world.client.delete(TFJOBS, Key("default", "a"))
     await stage.world.client.create(TFJOBS, again)
     await stage.world.until(lambda: bool(stage.admission("a").get("nodes")))

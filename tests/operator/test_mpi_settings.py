@@ -38,7 +38,7 @@ async def submit(mpi: MpiStage, **spec: Any) -> Json:
     manifest = short_job(**spec)
     metadata = {**manifest["metadata"], "namespace": "default"}
     await mpi.world.client.create(SHORT, {**manifest, "apiVersion": V2BETA1, "metadata": metadata})
-    await mpi.world.until(lambda: "annotations" in mpi.job["metadata"])
+    await mpi.world.until(lambda: "tarragon" in mpi.job.get("status", {}))
     recorded: Json = mpi.job["spec"]
     return {name: value for name, value in recorded.items() if name != "template"}
 

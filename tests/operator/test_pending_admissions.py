@@ -89,6 +89,9 @@ class Scene:
         self.shelves.put(PODS, {"metadata": {"name": f"hog-{node}", "namespace": "x"}, "spec": spec})
 
 
+RUNNING = {"type": "Running", "status": "True", "reason": "TFJobRunning", "lastTransitionTime": LONG_AGO}
+
+
 def shrinks(scene: Scene) -> None:
     for name in ("m", "n"):
         node = a_node(name)
@@ -166,6 +169,7 @@ async def test_a_job_that_ran_on_a_node_which_went_while_nobody_led_is_displaced
     await scene.submitted("a", 4)
     (node,) = scene.nodes("a")
     scene.write("a", state="Running")
+    scene.shelves.put(TFJOBS, apply_merge_patch(scene.job("a"), {"status": {"conditions": [RUNNING]}}))
     scene.shelves.remove(NODES, Key("", node))
     scene.restart()
     await scene.rounds()

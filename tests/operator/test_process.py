@@ -20,7 +20,6 @@ from tarragon.client.errors import Forbidden
 from tarragon.client.leader_election import TYPED_LEASES, LeaderElectionConfig, LeaseLock
 from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.port import ALL_OBJECTS, Client, Selector
-from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import format_micro_time
 from tarragon.kube.core import LEASES, PODS
 from tarragon.kube.meta import Key
@@ -268,7 +267,7 @@ async def test_a_job_that_another_operator_keeps_is_left_alone_until_it_is_given
             TFJOBS, Key("default", "j"), {"metadata": {"annotations": {"tarragon.dev/adopt": "true"}}}
         )
         await stage.until_pods("j-worker-0")
-        assert GENERATION_ANNOTATION in stage.job("j")["metadata"]["annotations"]
+        assert stage.job("j")["status"]["tarragon"]["generation"] == "kubeflow.org/v1"
 
 
 async def test_an_operator_that_is_told_to_adopt_keeps_all_jobs(stage: Stage) -> None:

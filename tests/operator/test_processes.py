@@ -17,8 +17,8 @@ import pytest
 
 from tarragon.client.leader_election import TYPED_LEASES
 from tarragon.client.port import DeleteOptions, Selector
+from tarragon.frameworks.dialect_detection import recorded_generation
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import format_micro_time, parse_time
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES, NODES, PODS, SERVICES
 from tarragon.kube.meta import Key, PartialObjectMetadata
@@ -243,7 +243,7 @@ async def test_a_job_of_another_operator_is_not_touched_until_it_is_given_to_us(
 
     await stage.kubectl("annotate", "tfjob", "theirs", "tarragon.dev/adopt=true")
     await stage.until_state("theirs", "Running")
-    assert GENERATION_ANNOTATION in stage.jobs.objects[Key("default", "theirs")].metadata.annotations
+    assert recorded_generation(stage.jobs.objects[Key("default", "theirs")]) == "kubeflow.org/v1"
 
 
 async def test_its_log_is_json_and_names_the_job_on_each_line_about_one(stage: Stage) -> None:

@@ -129,7 +129,7 @@ def test_a_job_that_is_over_and_was_never_ours_is_passed_over_in_silence() -> No
 def test_the_empty_status_that_client_libraries_write_is_no_beginning(empty: dict[str, Any]) -> None:
     world = World({**manifest({"Worker": 1}), "status": empty})
 
-    assert world.decide().metadata_patch is not None
+    assert world.decide().status_patch is not None
 
 
 def test_a_job_that_is_taken_over_keeps_its_pods_services_conditions_and_times() -> None:

@@ -107,7 +107,6 @@ def test_only_the_scripts_of_logs_are_what_a_job_does_without() -> None:
     world = World(cluster(), OperatorSettings(log_format=LogFormat.JSON))
     world.settle()
     world.admit()
-    world.step()
     maps = [create for create in world.decide().creates if create.resource == CONFIG_MAPS]
 
     assert [(create.body["metadata"]["name"][:3], create.is_optional) for create in maps] == [

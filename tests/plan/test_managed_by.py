@@ -52,13 +52,13 @@ def test_a_job_that_another_operator_keeps_is_not_even_marked_and_says_whose_it_
 def test_a_job_that_was_given_to_us_is_kept_beside_another_operator(ours: dict[str, Any]) -> None:
     world = World(ours, BESIDE_ANOTHER)
 
-    assert world.decide().metadata_patch is not None
+    assert world.decide().status_patch is not None
 
 
 def test_a_job_that_was_ours_before_another_operator_came_stays_ours() -> None:
     world = World(job({}), OperatorSettings())
     world.settle()
-    assert GENERATION_ANNOTATION in world.job["metadata"]["annotations"]
+    assert GENERATION_ANNOTATION not in world.job["metadata"].get("annotations", {}), "its status tells"
     before = world.decide()
     world.settings = BESIDE_ANOTHER
 
@@ -68,7 +68,7 @@ def test_a_job_that_was_ours_before_another_operator_came_stays_ours() -> None:
 def test_an_operator_of_other_kinds_is_nothing_to_us() -> None:
     world = World(job({}), OperatorSettings(other_managers={"MPIJob": "mpi-operator (Lease default/mpi-operator)"}))
 
-    assert world.decide().metadata_patch is not None
+    assert world.decide().status_patch is not None
 
 
 def of_2018(**status: Any) -> dict[str, Any]:

@@ -66,4 +66,4 @@ def test_a_job_with_none_but_forged_pods_has_not_been_begun_by_another_operator(
     world = World({**began.job, "status": {}})
     world.pods["dist-worker-0"] = forged(began.pods["dist-worker-0"], "dist-worker-0", wrong)
 
-    assert world.decide().metadata_patch is not None
+    assert world.decide().status_patch is not None

@@ -94,7 +94,7 @@ def test_an_edited_copy_of_a_completed_job_is_not_taken_for_the_original() -> No
 
 
 def test_a_manifest_that_is_not_completed_gets_no_annotation() -> None:
-    assert MANIFEST_ANNOTATION not in begun(manifest({"Worker": 1})).job["metadata"]["annotations"]
+    assert MANIFEST_ANNOTATION not in begun(manifest({"Worker": 1})).job["metadata"].get("annotations", {})
 
 
 @pytest.mark.parametrize(

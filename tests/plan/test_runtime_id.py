@@ -104,4 +104,4 @@ def test_who_is_of_a_later_generation_is_marked_with_no_id() -> None:
     world = World(manifest({"Worker": 1}))
     world.settle()
 
-    assert RUNTIME_ID_ANNOTATION not in world.job["metadata"]["annotations"]
+    assert RUNTIME_ID_ANNOTATION not in world.job["metadata"].get("annotations", {})

@@ -186,7 +186,6 @@ def test_what_is_made_for_it_may_be_refused() -> None:
     world.settle()
     world.admit()
     world.step()
-    world.step()
     creates = world.decide().creates
 
     assert [(create.resource, create.is_optional) for create in creates] == [(SERVICES, True), (PODS, True)]
@@ -196,7 +195,6 @@ def test_one_that_was_refused_is_not_asked_for_at_every_look() -> None:
     world = World(asked())
     world.settle()
     world.admit()
-    world.step()
     world.step()
     again = world.now + dt.timedelta(seconds=60)
     refused = replace(world.observed(), optional_retry_at={BOARD: again})

@@ -14,7 +14,7 @@ from tarragon.job.model import Replica
 from tarragon.job.status import Admission
 from tarragon.job.status_encoding import decode_status, raw_admission
 from tarragon.kube.meta import CustomObject, Json
-from tarragon.operator.informers.candidates import JobId, is_candidate
+from tarragon.operator.informers.candidates import JobId
 from tarragon.plan.nodes.left_to_kube_scheduler import is_left_to_kube_scheduler
 
 ASSIGNMENT_FIELDS = ("admitted", "nodes", "size")
@@ -132,8 +132,8 @@ class AcceptedAdmissions:
             return True
         if self._accepted_versions.get(job) == found.metadata.resource_version:
             return True
-        if not is_candidate(found, decode_status(found.status)):
-            return True  # Such a job is only marked, cleaned up, or ignored.
+        if found.metadata.is_being_deleted or decode_status(found.status).phase.is_final:
+            return True  # Such a job is only cleaned up, or ignored.
         self._denied.add(job)
         return False
 

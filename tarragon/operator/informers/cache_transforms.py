@@ -12,10 +12,9 @@ from sys import intern
 
 from msgspec.structs import force_setattr, replace
 
-from tarragon.frameworks.dialect_detection import LAST_APPLIED_ANNOTATION
+from tarragon.frameworks.dialect_detection import LAST_APPLIED_ANNOTATION, recorded_generation
 from tarragon.frameworks.owned_objects import MOUNTED_ANNOTATION
 from tarragon.job.eviction_notice import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
-from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import (
     Container,
@@ -86,12 +85,12 @@ class CachedService(Service, frozen=True):
 
 
 class CachedJob(CustomObject, frozen=True):
-    """A job; its managed fields and last-applied configuration are dropped once it is marked, which needs them."""
+    """A job; its managed fields and last-applied configuration are dropped once its generation is on record."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         metadata = self.metadata
-        if GENERATION_ANNOTATION in metadata.annotations:
+        if recorded_generation(self) is not None:
             annotations = {
                 name: value for name, value in metadata.annotations.items() if name != LAST_APPLIED_ANNOTATION
             }

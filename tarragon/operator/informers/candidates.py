@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from tarragon.frameworks.dialect_detection import recorded_generation
 from tarragon.frameworks.plugin import Dialect, Framework
-from tarragon.job.model import GENERATION_ANNOTATION, Replica, ReplicaSpec, TrainingJob, gang_name
+from tarragon.job.model import Replica, ReplicaSpec, TrainingJob, gang_name
 from tarragon.job.places import node_of
 from tarragon.job.status import Admission, JobStatus, WaitReason
 from tarragon.kube.core import Pod
@@ -189,9 +190,8 @@ def is_unrecorded(candidate: Candidate) -> bool:
 
 
 def is_candidate(obj: CustomObject, status: JobStatus) -> bool:
-    """Whether the job takes part in scheduling: it is marked, not being deleted, and not finished."""
-    metadata = obj.metadata
-    if GENERATION_ANNOTATION not in metadata.annotations or metadata.is_being_deleted:
+    """Whether the job takes part in scheduling: Tarragon manages it, and it is neither being deleted nor finished."""
+    if recorded_generation(obj) is None or obj.metadata.is_being_deleted:
         return False
     return not status.phase.is_final
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from tarragon.frameworks.dialect_detection import LAST_APPLIED_ANNOTATION, recorded_generation
 from tarragon.frameworks.plugin import Framework
 from tarragon.job.phase import Phase
 from tarragon.kube.codec import decode
@@ -20,15 +21,30 @@ class _Entry:
     taken: DecodedJob
 
     def holds_for(self, job: CustomObject) -> bool:
-        """Whether everything that decoding reads is unchanged; a change of the status does not matter."""
+        """Whether everything that decoding reads is unchanged: of the status, that is the generation."""
         before, now = self.of.metadata, job.metadata
         return (
             self.of.raw_spec == job.raw_spec
             and before.uid == now.uid
             and before.labels == now.labels
-            and before.annotations == now.annotations
-            and before.raw_managed_fields == now.raw_managed_fields
+            and (before.annotations == now.annotations or _kept(before.annotations) == _kept(now.annotations))
+            and self._is_recognised_alike(job)
         )
+
+    def _is_recognised_alike(self, job: CustomObject) -> bool:
+        """Whether the job is taken for the same generation, because it is on record or because nothing has changed."""
+        recorded = recorded_generation(job)
+        if recorded is not None:
+            return self.taken.dialect is not None and self.taken.dialect.name == recorded
+        return (
+            recorded_generation(self.of) is None
+            and self.of.metadata.raw_managed_fields == job.metadata.raw_managed_fields
+        )
+
+
+def _kept(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """The annotations without that which the cache drops once the generation is on record."""
+    return {name: value for name, value in annotations.items() if name != LAST_APPLIED_ANNOTATION}
 
 
 class DecodeCache:

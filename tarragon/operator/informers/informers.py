@@ -15,7 +15,9 @@ from tarragon.client.informer.cache_reader import CacheError, CacheReader, KeyIn
 from tarragon.client.informer.informer import Informer
 from tarragon.client.informer.multi_namespace_cache import combine_caches
 from tarragon.client.port import Client, Selector
+from tarragon.frameworks.dialect_detection import recorded_generation
 from tarragon.frameworks.plugin import Framework
+from tarragon.job.status import JobStatus
 from tarragon.job.status_encoding import raw_admission
 from tarragon.kube.core import (
     NODES,
@@ -37,11 +39,14 @@ from tarragon.kube.meta import CustomObject, Json, Key, ObjectMeta, Resource
 from tarragon.operator.informers.accepted_admissions import AcceptedAdmissions
 from tarragon.operator.informers.assumed_pods import AssumedPods, JobId
 from tarragon.operator.informers.cache_transforms import CachedJob, CachedPod, CachedService
+from tarragon.operator.informers.candidates import candidate_from
 from tarragon.operator.informers.controller_owner import controller_owner
 from tarragon.operator.informers.create_backoff import CreateBackoff
 from tarragon.operator.informers.decode_cache import DecodeCache
+from tarragon.operator.informers.first_decisions import FirstDecisions
 from tarragon.operator.informers.gpu_anchors import GpuAnchors
 from tarragon.operator.informers.hami_gpu_choices import HamiGpuChoices
+from tarragon.operator.informers.lost_records import LostRecords
 from tarragon.operator.informers.owned_object_caches import OwnedObjectCaches
 from tarragon.operator.informers.pod_gpus import PodGpus
 from tarragon.operator.informers.pod_usage import nominated_nodes
@@ -49,6 +54,7 @@ from tarragon.operator.informers.vgpu_users import VgpuUsers
 from tarragon.plan.nodes.storage import VolumeCache
 from tarragon.plan.objects.podgroup_kinds import POD_GROUP_KINDS, PodGroup
 from tarragon.plan.objects.settings import OperatorSettings
+from tarragon.plan.reconcile.generation import needs_no_mark
 from tarragon.plan.view.actions import ObservedJob
 
 FORBIDDEN_GRACE_SECONDS = 60.0
@@ -131,10 +137,16 @@ class Informers:
         self.assumed_pods = AssumedPods(self.pods, clock)
         self.create_backoff = CreateBackoff()
         self.accepted_admissions = AcceptedAdmissions()
+        self.first_decisions = FirstDecisions()
         self.pod_gpus = self._pod_gpus()
-        self.decode_cache = DecodeCache(self.frameworks)
+        self.decode_cache, self._lost_records = self._job_records()
+
+    def _job_records(self) -> tuple[DecodeCache, LostRecords]:
+        decoded, lost = DecodeCache(self.frameworks), LostRecords()
         for kind, cache in self.jobs.items():
-            cache.add_event_handler(partial(self.decode_cache.on_job_change, kind))
+            cache.add_event_handler(partial(decoded.on_job_change, kind))
+            cache.add_event_handler(lost.on_job_change)
+        return decoded, lost
 
     def _pod_gpus(self) -> PodGpus:
         space = self.settings.anchor_namespace
@@ -239,6 +251,7 @@ class Informers:
         return ObservedJob(
             object=job,
             decoded=self.decode_cache.decoded(kind, job),
+            was_managed=job.metadata.uid in self._lost_records,
             pods=self.pods_of(job),
             services=[self.services.objects[name] for name in sorted(self._services_of.keys(job.owner_identity))],
             pods_by_key=self.pods.objects,
@@ -268,6 +281,16 @@ class Informers:
         if not self.can_place_pods or self.accepted_admissions.is_accepted(job, observed.object):
             return True
         return self.accepted_admissions.get(job, observed.object.metadata.uid) is None and _has_replicas(observed)
+
+    def awaits_first_decision(self, kind: str, observed: ObservedJob) -> bool:
+        """Whether the job's first status is to be written by the scheduler, which has yet to look at the job."""
+        found = observed.object
+        if recorded_generation(found) is not None:
+            return False
+        framework = self.frameworks[kind]
+        candidate = candidate_from(framework, found, observed.decoded, JobStatus(), self.settings)
+        is_awaited = candidate is not None and needs_no_mark(framework, observed)
+        return is_awaited and self.first_decisions.is_awaited((kind, found.metadata.key), found.metadata.uid)
 
     def may_create(self, kind: str, seen: CustomObject, body: Mapping[str, Json]) -> bool:
         """Whether an object that was decided on for the job in this state may be created now."""

@@ -51,12 +51,10 @@ RULES_CHECK_SECONDS = 5.0
 """How often the scheduling rules are checked for changes."""
 RESYNC_SECONDS = 300.0
 """Resync period: every job is reconciled this often, which covers a wall clock that jumped past a deadline."""
-POD_CHANGE_DELAY = 0.02
-"""Seconds to wait after a change of a job's pods: changes come in bursts, one gang at a time."""
 RESYNC_SPACING = 0.001
 """Seconds between resyncs of two unchanged jobs: ten thousand at once would delay urgent ones."""
-CYCLE_DELAY = 0.02
-"""Seconds to wait before a scheduling cycle, so that a burst of a thousand changes costs one cycle."""
+CYCLE_SPACING = 0.02
+"""Minimum seconds between two scheduling cycles, so that a burst of a thousand changes costs two cycles."""
 
 Owned = Pod | Service | PodGroup | OwnedContent
 log = structlog.get_logger(__name__)
@@ -96,9 +94,10 @@ class Operator:
         jitter = random.Random(options.seed)
         self._informers = Informers(cluster, options.frameworks, clock, options.settings, jitter)
         write_through = WriteThroughClient(cluster, self._informers)
-        context = ApplyContext(cluster=write_through, clock=clock, recorder=EventRecorder(cluster, clock))
+        recorder = EventRecorder(cluster, clock)
+        context = ApplyContext(cluster=write_through, clock=clock, recorder=recorder)
         self._worker = Worker(context, self._informers, options.meter)
-        config = AdmissionConfig(rules=options.rules, meter=options.meter)
+        config = AdmissionConfig(rules=options.rules, meter=options.meter, recorder=recorder)
         self._rules = options.rules
         self._policy = policy_name(options.policy)
         self._publisher = (
@@ -232,7 +231,8 @@ class Operator:
         for owned in self._informers.owned_objects.all:
             owned.add_event_handler(self._owned_changed)
         self._informers.accepted_admissions.subscribe(lambda job: self._enqueue(job, 0.0))
-        self._informers.pod_gpus.on_job_change(lambda job: self._enqueue(job, POD_CHANGE_DELAY))
+        self._informers.first_decisions.subscribe(lambda job: self._enqueue(job, 0.0))
+        self._informers.pod_gpus.on_job_change(self._enqueue_in_burst)
         # An assumed pod that expired releases resources.
         self._informers.assumed_pods.subscribe(lambda _job: self._wakeup.set())
         for cache in (self._informers.nodes, *self._informers.cluster_wide_caches):
@@ -274,7 +274,7 @@ class Operator:
         current = new if new is not None else old
         job = self._informers.job_of(current.metadata) if current is not None else None
         if job is not None:
-            self._enqueue(job, POD_CHANGE_DELAY)
+            self._enqueue_in_burst(job)
         if isinstance(current, Pod):
             # Any pod changes the free capacity, whoever created it.
             self._wakeup.set()
@@ -283,13 +283,19 @@ class Operator:
         if self._is_leading:  # A new leader queues all jobs anyway.
             self._worker.add(job, delay)
 
+    def _enqueue_in_burst(self, job: JobId) -> None:
+        """Queue a job of which something has changed that seldom changes alone, such as the pods of a gang."""
+        if self._is_leading:
+            self._worker.add_in_burst(job)
+
     async def _run_cycles(self) -> None:
         pause: float | None = None
+        next_at = self._clock.monotonic()
         while True:
             await self._wakeup.wait(pause)
             if self._stopping.is_set():
                 return
-            await self._clock.sleep(CYCLE_DELAY)
+            await self._clock.sleep(max(0.0, next_at - self._clock.monotonic()))
             self._wakeup.clear()
             started, failure = self._clock.monotonic(), ""
             try:
@@ -306,6 +312,7 @@ class Operator:
                 log.exception("unexpected error in a scheduling cycle")
                 pause = 10.0
             self._meter.cycle_finished(self._clock.monotonic() - started, failure)
+            next_at = self._clock.monotonic() + CYCLE_SPACING
 
     async def _resync(self) -> None:
         while True:

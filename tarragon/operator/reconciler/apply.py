@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import convert
 
@@ -38,8 +38,9 @@ from tarragon.plan.view.actions import (
 )
 
 Operation = Literal["Create", "Delete"]
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
-INITIAL_BATCH = 4
+INITIAL_BATCH = 8
 MAX_BATCH = 64
 """Creates start in small batches that double on success (slow start), as a quota that refuses one refuses all."""
 _SUFFIX_LENGTH = len(" and 10000 more")
@@ -179,9 +180,15 @@ class _StepResult:
     def events(self, about: ObjectReference) -> Iterator[Event]:
         for refused in self._refused:
             yield from _refusal_events(about, refused)
-        for (doing, kind), names in self._names.items():
-            # Natural order: worker-2 before worker-10.
-            yield summary_event(about, doing, kind, sorted(names, key=lambda name: (len(name), name)))
+        for doing in OPERATIONS:
+            names = {
+                # Natural order: worker-2 before worker-10.
+                kind: sorted(found, key=lambda name: (len(name), name))
+                for (done, kind), found in self._names.items()
+                if done == doing
+            }
+            if names:
+                yield summary_event(about, doing, names)
 
 
 async def _notify(cluster: Client, notice: AnnotatePod, result: _StepResult) -> None:
@@ -226,10 +233,16 @@ async def _create_all(cluster: Client, creates: Iterable[Create], result: _StepR
 
 
 def _next_batch(waiting: Sequence[Create], most: int) -> int:
-    """How many of the next creates may run concurrently."""
-    if waiting[0].is_sequential:
+    """How many of the next creates may run concurrently: those of one kind, as a pod needs its Service."""
+    first = waiting[0]
+    if first.is_sequential:
         return 1
-    return next((number for number, create in enumerate(waiting[:most]) if create.is_sequential), most)
+    ends = (
+        number
+        for number, create in enumerate(waiting[:most])
+        if create.is_sequential or create.resource != first.resource
+    )
+    return next(ends, most)
 
 
 async def _create(cluster: Client, create: Create, result: _StepResult) -> None:
@@ -298,20 +311,35 @@ def name_conflict(create: Create, error: ApiError) -> Conflict:
     )
 
 
-def summary_event(about: ObjectReference, doing: Operation, kind: str, names: Sequence[str]) -> Event:
-    """One event for all created or deleted objects of a kind; older operators write one event per pod."""
-    kind_name = "Job" if kind == about.kind else kind
-    prefix = f"{doing}d {kind_name.lower()}{'' if len(names) == 1 else 's'}: "
+def summary_event(about: ObjectReference, doing: Operation, names: Mapping[str, Sequence[str]]) -> Event:
+    """One event for all objects that a step created or deleted, given by kind; older operators write one per object.
+
+    Its reason names the pods, if there are any. Services that have the names of the pods are only counted.
+    """
+    leading = PODS.kind if PODS.kind in names else next(iter(names))
+    parts: list[str] = []
+    for kind in sorted(names, key=lambda kind: kind != leading):
+        found = names[kind]
+        kind_name = _kind_name(about, kind)
+        plural = f"{kind_name.lower()}{'' if len(found) == 1 else 's'}"
+        prefix = f"{f'{doing}d ' if kind == leading else ''}{plural}: "
+        is_alike = kind != leading and found == names[leading]
+        listed = prefix + _join_up_to_limit(found, MESSAGE_LIMIT // len(names) - len(prefix) - len("; "))
+        parts.append(f"{plural} of the same names" if is_alike else listed)
     return Event(
         involved_object=about,
         type="Normal",
-        reason=f"Successful{doing}{kind_name}",
-        message=prefix + _join_up_to_limit(prefix, names),
+        reason=f"Successful{doing}{_kind_name(about, leading)}",
+        message="; ".join(parts),
     )
 
 
-def _join_up_to_limit(prefix: str, names: Sequence[str]) -> str:
-    room = MESSAGE_LIMIT - len(prefix) - _SUFFIX_LENGTH
+def _kind_name(about: ObjectReference, kind: str) -> str:
+    return "Job" if kind == about.kind else kind
+
+
+def _join_up_to_limit(names: Sequence[str], room: int) -> str:
+    room -= _SUFFIX_LENGTH
     shown = 0
     for name in names:
         room -= len(name) + len(", ")

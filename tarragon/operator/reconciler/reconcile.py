@@ -33,6 +33,8 @@ async def reconcile(context: ApplyContext, informers: Informers, kind: str, key:
         return None
     if not informers.is_admission_accepted(kind, observed):
         return None  # The job is requeued as soon as the scheduler has verified its admission.
+    if informers.awaits_first_decision(kind, observed):
+        return None  # The job is requeued as soon as the scheduler has looked at it, unless that wrote its status.
     framework = informers.frameworks[kind]
     observed = await _with_complete_pod(context.cluster, observed)
     step = decide(framework, observed, context.clock.now())

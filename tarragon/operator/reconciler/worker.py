@@ -23,6 +23,11 @@ from tarragon.operator.reconciler.watchdog import MAX_IDLE_SECONDS, Watchdog
 MAX_CONCURRENT_RECONCILES = 16
 """Maximum number of concurrent reconciles."""
 
+BURST_SECONDS = 0.02
+"""Changes of a job's pods come in bursts, one gang at a time: the first one counts at once, and those that come within
+this time of a reconcile count together.
+"""
+
 JobId = tuple[str, Key]
 log = structlog.get_logger(__name__)
 
@@ -38,11 +43,21 @@ class Worker:
         self._clock = context.clock
         self._wakeup = WakeupSignal(context.clock)
         self._watchdog = Watchdog(context.clock)
+        self._finished_at: dict[JobId, float] = {}
+        """When the reconciles of the last BURST_SECONDS finished, in order."""
 
     def add(self, job: JobId, delay: float) -> None:
         """Queue the job to be reconciled after this many seconds."""
         self.queue.add(job, self._clock.monotonic() + delay)
         self._wakeup.set()
+
+    def add_in_burst(self, job: JobId) -> None:
+        """Queue the job to be reconciled at once, or soon if it was just reconciled or still is."""
+        now = self._clock.monotonic()
+        while self._finished_at and next(iter(self._finished_at.values())) <= now - BURST_SECONDS:
+            del self._finished_at[next(iter(self._finished_at))]
+        since = now if self.queue.is_in_progress(job) else self._finished_at.get(job)
+        self.add(job, 0.0 if since is None else since + BURST_SECONDS - now)
 
     def start(self) -> None:
         """Start to watch that due jobs are taken."""
@@ -108,8 +123,13 @@ class Worker:
                 self.add(job, max(0.0, (wake_at - self._clock.now()).total_seconds()))
         finally:
             self._meter.reconcile_finished(kind, self._clock.monotonic() - started, failure)
+            self._note_finished(job)
             release()
             self._wakeup.set()
+
+    def _note_finished(self, job: JobId) -> None:
+        self._finished_at.pop(job, None)  # so that the order is that of the times
+        self._finished_at[job] = self._clock.monotonic()
 
     def _bind_log_context(self, kind: str, key: Key) -> None:
         """Bind the job's identity to every log line of this task."""

@@ -1,6 +1,7 @@
 """The scheduling cycle: builds a snapshot from the caches, runs the policy, and writes admissions to job status.
 
-The scheduler writes only `status.tarragon.admission`. The reconciler reads it; neither calls the other.
+The scheduler writes `status.tarragon.admission`, and with it the status that the reconciler would derive from it. The
+reconciler reads it; neither calls the other.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.client.concurrent_writes import run_all
+from tarragon.client.event_recorder import EventRecorder
 from tarragon.client.port import Client
+from tarragon.frameworks.dialect_detection import recorded_generation
 from tarragon.frameworks.plugin import Framework
-from tarragon.job.status import Admission
+from tarragon.job.status import Admission, JobStatus
 from tarragon.job.status_encoding import decode_status
 from tarragon.kube.core import Node
 from tarragon.kube.meta import CustomObject, Key
@@ -40,6 +43,7 @@ from tarragon.operator.scheduler.pending_admissions import PendingAdmissions
 from tarragon.operator.scheduler.policy_runner import PolicyRunner
 from tarragon.operator.scheduler.snapshot.eligibility import scheduling_traits
 from tarragon.operator.scheduler.snapshot.snapshot_builder import SnapshotBuilder
+from tarragon.plan.reconcile.generation import needs_no_mark
 from tarragon.scheduling.api.decision import Defer, GangDecision
 from tarragon.scheduling.api.rules import SchedulingRules
 from tarragon.scheduling.api.snapshot import Snapshot
@@ -58,6 +62,8 @@ class AdmissionConfig:
 
     rules: Callable[[], SchedulingRules] = SchedulingRules
     meter: Meter = field(default_factory=NoMeter)
+    recorder: EventRecorder | None = None
+    """Records the events of admissions; None to have one of its own."""
 
 
 class GangScheduler:
@@ -83,7 +89,10 @@ class GangScheduler:
         )
         self._verifier = PendingAdmissions(informers, self._candidates, self._snapshot_builder, self._job_errors)
         self._writer = AdmissionWriter(cluster, clock, informers, self._candidates)
+        self._recorder = config.recorder or EventRecorder(cluster, clock)
         self._changes: dict[JobId, None] = {}
+        self._considered: list[tuple[JobId, str]] = []
+        """The new jobs that the current cycle is the first to look at, with their uids."""
         self._placed_gangs = True
         for kind, cache in informers.jobs.items():
             cache.add_event_handler(partial(self._job_changed, kind))
@@ -103,6 +112,13 @@ class GangScheduler:
 
     async def run_cycle(self) -> float | None:
         """Run one cycle. Returns the seconds until the next one is due if nothing changes, or None."""
+        try:
+            return await self._run_cycle()
+        finally:
+            considered, self._considered = self._considered, []
+            self._informers.first_decisions.considered(considered)
+
+    async def _run_cycle(self) -> float | None:
         await self._read_changes()
         self._informers.assumed_pods.drop_expired()
         may_place = self._may_place()
@@ -177,8 +193,10 @@ class GangScheduler:
         with self._job_errors.isolate(candidate.id, WRITE_DECISION):
             written = await self._writer.write(candidate, admission)
             if written is not None:
-                self._update_candidate(candidate.framework, candidate.job.key, written)
+                self._update_candidate(candidate.framework, candidate.job.key, written.object)
                 decision_log.log_decision(candidate, admission, self._meter)
+                for event in written.events:
+                    await self._recorder.record(event)
 
     def _may_place(self) -> bool:
         """Whether gangs are placed in this cycle. Logs each change once; affected jobs report it in their status."""
@@ -191,6 +209,8 @@ class GangScheduler:
         return self._placed_gangs
 
     def _job_changed(self, kind: str, key: Key, _: CustomObject | None, new: CustomObject | None) -> None:
+        if new is None:
+            self._informers.first_decisions.forget((kind, key))
         if new is None and (kind, key) not in self._candidates.all:
             # Otherwise a standby would accumulate every job that ever existed.
             self._changes.pop((kind, key), None)
@@ -210,6 +230,10 @@ class GangScheduler:
                 await self._clock.sleep(0)
 
     def _read(self, framework: Framework, key: Key, new: CustomObject | None) -> None:
+        if new is not None and recorded_generation(new) is None:
+            self._considered.append(((framework.kind, key), new.metadata.uid))
+        else:
+            self._informers.first_decisions.forget((framework.kind, key))
         previous = self._candidates.all.get((framework.kind, key))
         if previous is not None and new == previous.object:
             return  # The event of our own write, which was applied when it was written.
@@ -246,9 +270,16 @@ class GangScheduler:
             self._candidates.put(replace(previous, object=new))
             self._informers.accepted_admissions.accept_undecided(job, new)
 
+    def _is_new_candidate(self, framework: Framework, found: CustomObject, status: JobStatus) -> bool:
+        """Whether the job's first status may be written with its admission. Others are first marked, or left alone."""
+        if recorded_generation(found) is not None or status.phase.is_final:
+            return False
+        observed = self._informers.observe(framework.kind, found.metadata.key)
+        return observed is not None and needs_no_mark(framework, replace(observed, object=found))
+
     def _candidate(self, framework: Framework, found: CustomObject) -> Candidate | None:
         status = decode_status(found.status)
-        if not is_candidate(found, status):
+        if not (is_candidate(found, status) or self._is_new_candidate(framework, found, status)):
             self._snapshot_builder.job_finished(found.metadata.uid, status)
             return None
         taken = self._informers.decode_cache.decoded(framework.kind, found)

@@ -6,7 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
-from tarragon.frameworks.dialect_detection import dialect_of, is_recorded, written_version
+from tarragon.frameworks.dialect_detection import (
+    dialect_of,
+    is_recorded,
+    recorded_generation,
+    tells_generation,
+    written_version,
+)
 from tarragon.frameworks.plugin import Dialect, Framework, Manifest, Rule
 from tarragon.job.model import GENERATION_ANNOTATION, TrainingJob
 from tarragon.job.tensorboard import with_tensorboard
@@ -33,7 +39,9 @@ class DecodedJob:
     """Unknown fields: the command line rejects them; the operator runs the job and reports them in a condition."""
     warnings: Sequence[Problem] = ()
     recognition_warnings: Sequence[Problem] = ()
-    """Those warnings that are only known until the generation is recorded."""
+    """Those warnings that are only known until the generation is on record."""
+    tells_its_generation: bool = False
+    """Whether the job is recognised as what it is by its spec alone."""
     partial_job: TrainingJob | None = None
     """The job decoded in spite of problems; only fields without problems may be used."""
 
@@ -70,6 +78,7 @@ def decode_and_validate(framework: Framework, found: Manifest | CustomObject) ->
         unknown_fields=tuple(dict.fromkeys(reading.unknown)),
         warnings=tuple(dict.fromkeys(warnings)),
         recognition_warnings=recognition,
+        tells_its_generation=tells_generation(framework, manifest, dialect),
         partial_job=candidate,
     )
 
@@ -103,9 +112,13 @@ def manifest_of(found: CustomObject) -> Manifest:
     }
     if metadata.creation_timestamp is not None:
         fields["creationTimestamp"] = format_time(metadata.creation_timestamp)
-    if GENERATION_ANNOTATION not in metadata.annotations:
+    manifest = {"apiVersion": found.api_version, "kind": found.kind, "metadata": fields, "spec": found.spec}
+    recorded = recorded_generation(found)
+    if recorded is None:
         fields["managedFields"] = [_managed_fields_entry(entry) for entry in metadata.managed_fields]
-    return {"apiVersion": found.api_version, "kind": found.kind, "metadata": fields, "spec": found.spec}
+    elif GENERATION_ANNOTATION not in metadata.annotations:
+        manifest["status"] = {"tarragon": {"generation": recorded}}
+    return manifest
 
 
 def _managed_fields_entry(entry: ManagedFieldsEntry) -> dict[str, Json]:

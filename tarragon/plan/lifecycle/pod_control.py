@@ -28,6 +28,7 @@ from tarragon.plan.lifecycle.owned_object_control import (
 from tarragon.plan.lifecycle.restart_records import backoff_ends_at, is_end_recorded
 from tarragon.plan.lifecycle.start_order import GangReadiness, UnmetPrerequisite, unmet_prerequisites
 from tarragon.plan.objects.desired import (
+    JobBlueprint,
     build_pods,
     build_services,
     in_start_order,
@@ -44,7 +45,7 @@ MAX_CREATES_PER_RECONCILE = 500
 
 
 def objects_to_create(view: JobView, status: JobStatus) -> list[Create]:
-    """Return what to create: all services first, so that every name resolves when the first replica starts."""
+    """Return what to create: services before pods, so that every name resolves when the first replica starts."""
     if not view.may_run or view.is_spec_invalid or _is_backing_off(view) or any(outdated_pods(view, status)):
         return []
     if unreadable_kinds(view):
@@ -54,13 +55,18 @@ def objects_to_create(view: JobView, status: JobStatus) -> list[Create]:
     missing_objects = list(creates_of_watched(view))
     if missing_objects:
         return missing_objects
-    if missing_services:
-        taken = {service.metadata.name for service in view.own_services} | set(_conflicting_services(view))
-        wanted = islice((each for name, each in missing_services if name not in taken), MAX_CREATES_PER_RECONCILE)
-        return [Create(resource=SERVICES, body=body) for body in build_services(plan, wanted)]
+    taken = {service.metadata.name for service in view.own_services} | set(_conflicting_services(view))
+    wanted = [each for name, each in missing_services if name not in taken]
+    names = [Create(resource=SERVICES, body=body) for body in build_services(plan, wanted[:MAX_CREATES_PER_RECONCILE])]
+    if len(names) < len(missing_services):
+        return names  # Names that are taken must be free first, and so many services are a step of their own.
+    return names + _pods_to_create(view, status, plan, MAX_CREATES_PER_RECONCILE - len(names))
+
+
+def _pods_to_create(view: JobView, status: JobStatus, plan: JobBlueprint, most: int) -> list[Create]:
     if not view.members and (any(_conflicting_pods(view, status)) or rejecting_nodes(view)):
         return []  # A gang that can't be complete is not started.
-    due = list(islice(_due_replicas(view, status), MAX_CREATES_PER_RECONCILE))
+    due = list(islice(_due_replicas(view, status), most))
     if not due:
         return list(creates_of_unseen(view))
     return list(creates_before_pods(view, plan)) + [

@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
 
-from tarragon.frameworks.plugin import Dialect, Framework
-from tarragon.job.model import ADOPT_ANNOTATION, GENERATION_ANNOTATION
-from tarragon.kube.event import reference_to
-from tarragon.kube.meta import Json
-from tarragon.plan.input.decode_and_validate import DecodedJob
+from tarragon.frameworks.plugin import Framework
 from tarragon.plan.lifecycle.force_delete import force_deletes, next_force_delete_at
 from tarragon.plan.lifecycle.graceful_eviction import evict_pods
 from tarragon.plan.lifecycle.owned_object_control import notices_of_changes, patches_of_watched
 from tarragon.plan.lifecycle.pod_control import next_start_at, objects_to_create, pods_to_evict, services_to_delete
 from tarragon.plan.reconcile.adoption import await_admission
 from tarragon.plan.reconcile.finish import clean_up, reconcile_finished
-from tarragon.plan.reconcile.invalid_spec import reconcile_invalid, with_last_valid_spec, with_recorded_runtime_id
-from tarragon.plan.reconcile.managed_by import (
-    is_managed_by_other,
-    is_started_by_other,
-    left_to_other_events,
-    other_manager,
-)
+from tarragon.plan.reconcile.generation import record_generation
+from tarragon.plan.reconcile.invalid_spec import reconcile_invalid, with_last_valid_spec
+from tarragon.plan.reconcile.managed_by import is_managed_by_other, left_to_other_events, other_manager
 from tarragon.plan.reconcile.podgroups import with_pod_group_actions
 from tarragon.plan.reconcile.suspend import reconcile_resumed, reconcile_suspended
 from tarragon.plan.reconcile.tensorboard import with_tensorboard_actions
 from tarragon.plan.status.creation_failures import next_check_at
 from tarragon.plan.status.limits import deadline_at, expires_at
 from tarragon.plan.status.outcome import compute_status
-from tarragon.plan.status.patch import events_for, precondition, status_patch, warning_events
-from tarragon.plan.status.provenance import provenance_annotations
+from tarragon.plan.status.patch import events_for, status_patch
 from tarragon.plan.view.actions import Actions, ObservedJob
 from tarragon.plan.view.job_view import JobView, build_job_view
 
@@ -56,37 +46,6 @@ def decide(framework: Framework, observed: ObservedJob, now: dt.datetime) -> Act
         or reconcile_active(view)
     )
     return with_tensorboard_actions(view, with_pod_group_actions(view, step))
-
-
-def record_generation(framework: Framework, observed: ObservedJob, decoded: DecodedJob) -> Actions | None:
-    """Return the step that records the API generation in an annotation, before anything else is done.
-
-    Later writes may remove everything else that identifies the generation. None when nothing is missing.
-    """
-    dialect: Dialect | None = decoded.dialect
-    if dialect is None:
-        return None
-    existing_annotations = observed.object.metadata.annotations
-    job = decoded.job if decoded.job is None else with_recorded_runtime_id(decoded.job, observed.object)
-    permanent = {} if job is None else dialect.persistent_annotations(job)
-    if GENERATION_ANNOTATION in existing_annotations:
-        missing = {name: value for name, value in permanent.items() if existing_annotations.get(name) != value}
-        mark = {"metadata": {**precondition(observed.object), "annotations": missing}}
-        return Actions(metadata_patch=mark) if missing else None
-    annotations = {GENERATION_ANNOTATION: dialect.name, **permanent}
-    if is_started_by_other(observed):
-        annotations[ADOPT_ANNOTATION] = "true"
-    submitted_spec = observed.object.spec
-    spec_patch: dict[str, Json] = {}
-    if job is not None and isinstance(submitted_spec, Mapping):
-        configured = observed.settings.job_defaults.get(job.kind, {})
-        spec_patch = dialect.default_fields(job, submitted_spec) | dialect.configured_fields(submitted_spec, configured)
-    annotations |= provenance_annotations(submitted_spec, spec_patch)
-    metadata: dict[str, Json] = {**precondition(observed.object), "annotations": annotations}
-    return Actions(
-        metadata_patch={"metadata": metadata, "spec": spec_patch} if spec_patch else {"metadata": metadata},
-        events=warning_events(reference_to(framework.resource, observed.object), decoded.recognition_warnings),
-    )
 
 
 def reconcile_active(view: JobView) -> Actions:

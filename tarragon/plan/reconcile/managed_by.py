@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tarragon.frameworks.dialect_detection import recorded_generation
 from tarragon.frameworks.plugin import Dialect
+from tarragon.job import conditions
 from tarragon.job.model import ADOPT_ANNOTATION, GENERATION_ANNOTATION
 from tarragon.job.phase import Phase
 from tarragon.job.status_encoding import decode_status
@@ -56,7 +58,7 @@ def other_manager(kind: str, observed: ObservedJob) -> OtherManager | None:
     """
     found, settings = observed.object, observed.settings
     annotations = found.metadata.annotations
-    if GENERATION_ANNOTATION in annotations:
+    if recorded_generation(found) is not None:
         return None
     if _is_run_by_batch_jobs(observed):
         return BATCH_JOBS_MANAGER
@@ -70,7 +72,7 @@ def other_manager(kind: str, observed: ObservedJob) -> OtherManager | None:
 def is_started_by_other(observed: ObservedJob) -> bool:
     """Whether another operator started the job: it has pods or a status, but nothing that Tarragon wrote."""
     found = observed.object
-    if GENERATION_ANNOTATION in found.metadata.annotations or "tarragon" in status_of(found):
+    if observed.was_managed or GENERATION_ANNOTATION in found.metadata.annotations or has_our_fields(status_of(found)):
         return False
     return has_foreign_status(found) or any(is_controlled_by(pod, found.owner_identity) for pod in observed.pods)
 
@@ -78,7 +80,22 @@ def is_started_by_other(observed: ObservedJob) -> bool:
 def has_foreign_status(found: CustomObject) -> bool:
     """Whether the status was written by another operator. Empty fields do not count: client libraries write them."""
     status = status_of(found)
-    return "tarragon" not in status and any(status.values())
+    return not has_our_fields(status) and any(status.values())
+
+
+def has_our_fields(status: Mapping[str, Json]) -> bool:
+    """Whether Tarragon wrote the status.
+
+    A program that knows only the fields of Kubeflow's operator loses `tarragon` when it writes a status, but keeps the
+    condition Admitted, which no other operator has.
+    """
+    if "tarragon" in status:
+        return True
+    found = status.get("conditions")
+    return any(
+        isinstance(each, Mapping) and each.get("type") == conditions.ADMITTED
+        for each in (found if isinstance(found, list) else ())
+    )
 
 
 def is_run_by_batch_jobs(found: CustomObject, dialect: Dialect | None) -> bool:

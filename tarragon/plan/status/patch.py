@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from tarragon.base.errors import Problem
 from tarragon.job import conditions, training_operator_status
 from tarragon.job.last_valid_spec import encode_job
 from tarragon.job.model import Replica
+from tarragon.job.phase import Phase
 from tarragon.job.progress import TRAINER_STATUS, encode_progress, encode_trainer_status, with_pods
 from tarragon.job.status import Condition, JobStatus
-from tarragon.job.status_encoding import StatusSummary, display_state, encode_status, unknown_fields
+from tarragon.job.status_encoding import WHOLE_GANG, StatusSummary, display_state, encode_status, unknown_fields
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.merge_patch import create_merge_patch
 from tarragon.kube.meta import CustomObject, Json, JsonObject
@@ -61,7 +63,19 @@ def status_patch(view: JobView, status: JobStatus) -> JsonObject | None:
     progress, trainer_status = _progress_fields(view, status)
     ours.update(progress)
     native_status = recorded if _keeps_foreign_status(view, status) else _native_fields(view, status)
-    return conditional_status_patch(view.observed.object, {**native_status, **trainer_status, "tarragon": ours})
+    patch = conditional_status_patch(view.observed.object, {**native_status, **trainer_status, "tarragon": ours})
+    return None if patch is not None and _tells_of_new_pods_only(status, patch["status"]) else patch
+
+
+def _tells_of_new_pods_only(status: JobStatus, change: JsonObject) -> bool:
+    """Whether nothing changes but that pods of a job exist, none of which runs: it is written when one does.
+
+    Until then a lost pod is replaced alone, also in a gang that restarts as a whole.
+    """
+    if status.phase is not Phase.CREATED or change.keys() != {"tarragon"}:
+        return False
+    ours: JsonObject = change["tarragon"]
+    return ours.keys() <= {"replicas", "gang"} and ours.get("gang", WHOLE_GANG) == WHOLE_GANG
 
 
 def _native_fields(view: JobView, status: JobStatus) -> Mapping[str, Json]:
@@ -122,18 +136,35 @@ def events_for(view: JobView, status: JobStatus) -> list[Event]:
 
 
 def condition_events(about: ObjectReference, before: JobStatus, status: JobStatus) -> Iterator[Event]:
-    """Yield an event for each condition that changed; conditions with the same reason and message share one."""
+    """Yield an event for each condition that changed; conditions with the same reason and message share one.
+
+    A job that is admitted as soon as it is seen has one event that says both.
+    """
+    changed = [each for each in status.conditions if _is_reported(before.condition(each.type), each)]
+    admitted = next(
+        (each for each in changed if each.type == each.reason == conditions.ADMITTED and each.is_true), None
+    )
+    if admitted is not None and any(each.type == conditions.CREATED for each in changed):
+        changed = [
+            replace(each, message=f"{each.message}; {admitted.message}") if each.type == conditions.CREATED else each
+            for each in changed
+            if each is not admitted
+        ]
     reported: set[tuple[str, str]] = set()
-    for condition in status.conditions:
-        old = before.condition(condition.type)
-        is_same = old is not None and (old.is_true, old.reason) == (condition.is_true, condition.reason)
-        is_same = is_same and not (condition.type in _REPORTED_ON_EACH_CHANGE and old != condition)
+    for condition in changed:
         text = condition.reason, condition.message
-        if not is_same and text not in reported and (condition.is_true or condition.type in _REPORTED_WHEN_FALSE):
+        if text not in reported:
             reported.add(text)
             yield Event(
                 involved_object=about, type=_event_type(condition), reason=condition.reason, message=condition.message
             )
+
+
+def _is_reported(old: Condition | None, condition: Condition) -> bool:
+    is_same = old is not None and (old.is_true, old.reason) == (condition.is_true, condition.reason)
+    if is_same and not (condition.type in _REPORTED_ON_EACH_CHANGE and old != condition):
+        return False
+    return condition.is_true or condition.type in _REPORTED_WHEN_FALSE
 
 
 def warning_events(about: ObjectReference, warnings: Sequence[Problem]) -> list[Event]:

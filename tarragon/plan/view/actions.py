@@ -41,6 +41,8 @@ class ObservedJob:
     """The object decoded and validated."""
     pods: Sequence[Pod]
     services: Sequence[Service]
+    was_managed: bool = False
+    """Whether Tarragon managed the job before its status was lost."""
     complete_pod: JsonObject | None = None
     """The job's pod with all of its fields, if the status has to show it anew (see `plan.status.pod_mirror`)."""
     pods_by_key: Mapping[Key, Pod] = field(default_factory=dict)

@@ -1,22 +1,32 @@
-"""Writes `status.tarragon.admission`, conditional on the resource version that the decision was based on."""
+"""Writes `status.tarragon.admission`, and what follows from it for the rest of the status, in one request.
+
+It is conditional on the resource version that the decision was based on.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.client.errors import Conflict, NotFound
 from tarragon.client.port import Client
 from tarragon.job.status import Admission
 from tarragon.job.status_encoding import encode_admission, raw_admission
+from tarragon.kube.event import Event
 from tarragon.kube.merge_patch import create_merge_patch
 from tarragon.kube.meta import CustomObject
 from tarragon.operator.informers.cache_transforms import CachedJob
 from tarragon.operator.informers.candidates import Candidate, Candidates, JobId
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.scheduler.admission.maintenance import AdmissionUpdate
+from tarragon.plan.reconcile.admitted_status import StatusWrite, admitted_status
 from tarragon.scheduling.api.decision import BEHIND_OTHERS, INSUFFICIENT_RESOURCES, Defer
+
+log = structlog.get_logger(__name__)
 
 MESSAGE_UPDATE_SECONDS = 10.0
 """Minimum seconds between two updates of a wait's message while its code stays the same."""
@@ -28,6 +38,14 @@ MAX_NEW_WAITS_PER_CYCLE = 500
 """Waits with a new code written per cycle, so that starts are not delayed by thousands of status writes."""
 MAX_EVENT_LAG_SECONDS = 30.0
 """Events that lag behind our own write by more than this are trusted nevertheless."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenAdmission:
+    """A job as it was written, and the events that announce its new status, which are yet to be recorded."""
+
+    object: CustomObject
+    events: Sequence[Event] = ()
 
 
 class AdmissionWriter:
@@ -105,27 +123,41 @@ class AdmissionWriter:
         oldest = sorted(ready[MAX_MESSAGE_UPDATES:], key=lambda wait: (written_at[wait.gang], wait.gang))
         return [*ready[:MAX_MESSAGE_UPDATES], *oldest[:MAX_MESSAGE_UPDATES]]
 
-    async def write(self, candidate: Candidate, admission: Admission) -> CustomObject | None:
-        """Write the admission. Returns the written job, or None if the write conflicts or the cache is newer."""
+    async def write(self, candidate: Candidate, admission: Admission) -> WrittenAdmission | None:
+        """Write the admission. Returns None if the write conflicts or the cache is newer."""
         metadata = candidate.object.metadata
-        before = raw_admission(candidate.object.status)
-        patch = {
-            "metadata": {"resourceVersion": metadata.resource_version},
-            "status": {"tarragon": {"admission": create_merge_patch(before, encode_admission(admission))}},
-        }
+        decided = self._status_write(candidate, admission)
+        patch = {"metadata": {"resourceVersion": metadata.resource_version}, "status": decided.patch}
         self._informers.accepted_admissions.record_decision(candidate.id, metadata.uid, admission)
         try:
             kind = candidate.framework.resource.with_model(CachedJob)
             written = await self._cluster.patch(kind, metadata.key, patch, subresource="status")
         except (Conflict, NotFound):
             return None  # The cache will deliver the change, which starts the next cycle.
+        is_kept = bool(raw_admission(written.status))
+        events = decided.events if is_kept else ()  # A foreign CRD drops it, and the reconciler says so.
         # Until the cache shows our write, the written object must count, or the next cycle would assign the same node
         # twice. A newer cache wins: no later event would remove a job whose deletion the cache has already delivered.
         shown = self._informers.jobs[candidate.framework.kind].objects.get(metadata.key)
         if shown is None or shown.metadata.uid != metadata.uid or is_older_version(written, shown):
             return None
         self._last_write[candidate.id] = metadata.uid, self._clock.monotonic()
-        return written
+        return WrittenAdmission(object=written, events=events)
+
+    def _status_write(self, candidate: Candidate, admission: Admission) -> StatusWrite:
+        encoded = encode_admission(admission)
+        before = raw_admission(candidate.object.status)
+        only_admission = StatusWrite(patch={"tarragon": {"admission": create_merge_patch(before, encoded)}})
+        metadata = candidate.object.metadata
+        try:
+            observed = self._informers.observe(candidate.framework.kind, metadata.key)
+            if observed is None or observed.object.metadata.resource_version != metadata.resource_version:
+                return only_admission  # The job has changed since, so that the write will most likely conflict.
+            return admitted_status(candidate.framework, observed, encoded, self._clock.now())
+        except Exception:
+            # A bug that this job brings to light: its admission alone is written, and the reconciler has the bug, too.
+            log.exception("unexpected error in deriving the status of a job", job=str(candidate.id))
+            return only_admission
 
     def is_stale_event(self, new: CustomObject, known: Candidate) -> bool:
         """Whether a watch event predates our own write; following it would release the job's assignments.
