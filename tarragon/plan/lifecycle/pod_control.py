@@ -38,7 +38,7 @@ from tarragon.plan.objects.gang_round import current_round
 from tarragon.plan.objects.placement import assigned_place
 from tarragon.plan.objects.vgpus import GpuWait, gpu_demand
 from tarragon.plan.view.actions import Create, Delete, ObservedJob
-from tarragon.plan.view.job_view import JobView
+from tarragon.plan.view.job_view import JobView, once_per_view
 
 MAX_CREATES_PER_RECONCILE = 500
 """Creates per step. The next reconcile creates the rest, unless the first ones have failed by then."""
@@ -117,6 +117,7 @@ def conflicting_names(view: JobView, status: JobStatus) -> Sequence[str]:
     return sorted({*_conflicting_services(view), *_conflicting_pods(view, status)})
 
 
+@once_per_view
 def rejecting_nodes(view: JobView) -> Mapping[Replica, str]:
     """Return replicas without a pod whose node rejects new pods, with the reason; the scheduler moves them."""
     nodes = view.observed.nodes

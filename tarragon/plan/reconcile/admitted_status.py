@@ -14,7 +14,7 @@ from tarragon.kube.codec import encode
 from tarragon.kube.event import Event
 from tarragon.kube.merge_patch import apply_merge_patch, create_merge_patch
 from tarragon.kube.meta import Json, JsonObject
-from tarragon.plan.reconcile.decide import decide
+from tarragon.plan.reconcile.decide import decide_status
 from tarragon.plan.status.patch import status_of, tarragon_of
 from tarragon.plan.view.actions import ObservedJob
 
@@ -37,7 +37,7 @@ def admitted_status(
     recorded = status_of(observed.object)
     admitted = {**recorded, "tarragon": {**tarragon_of(recorded), "admission": admission}}
     with_admission = replace_fields(observed.object, raw_status=msgspec.Raw(encode(admitted)))
-    step = decide(framework, replace(observed, object=with_admission), now)
+    step = decide_status(framework, replace(observed, object=with_admission), now)
     if step.status_patch is None:
         return StatusWrite(patch=create_merge_patch(recorded, admitted))
     derived = apply_merge_patch(admitted, step.status_patch["status"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 
 from tarragon.frameworks.plugin import Framework
 from tarragon.plan.lifecycle.force_delete import force_deletes, next_force_delete_at
@@ -27,6 +28,17 @@ from tarragon.plan.view.job_view import JobView, build_job_view
 
 def decide(framework: Framework, observed: ObservedJob, now: dt.datetime) -> Actions:
     """Return what to do about the job now. Deciding again after the step was applied converges to an empty step."""
+    return _decide(framework, observed, now, reconcile_active)
+
+
+def decide_status(framework: Framework, observed: ObservedJob, now: dt.datetime) -> Actions:
+    """Return the same as `decide` about the job's status. All other actions may be missing."""
+    return _decide(framework, observed, now, report_active)
+
+
+def _decide(
+    framework: Framework, observed: ObservedJob, now: dt.datetime, act: Callable[[JobView], Actions]
+) -> Actions:
     if observed.object.metadata.is_being_deleted or is_managed_by_other(observed.object.spec):
         return Actions()  # Garbage collection deletes the pods and services of a deleted job by their owner reference.
     other = other_manager(framework.kind, observed)
@@ -43,9 +55,15 @@ def decide(framework: Framework, observed: ObservedJob, now: dt.datetime) -> Act
         or reconcile_suspended(view)
         or reconcile_resumed(view)
         or await_admission(view)
-        or reconcile_active(view)
+        or act(view)
     )
     return with_tensorboard_actions(view, with_pod_group_actions(view, step))
+
+
+def report_active(view: JobView) -> Actions:
+    """Record what has happened, and do nothing about it."""
+    status = compute_status(view)
+    return Actions(status_patch=status_patch(view, status), events=events_for(view, status))
 
 
 def reconcile_active(view: JobView) -> Actions:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import TypeVar, cast
 
 from tarragon.frameworks.owned_objects import OwnedObject
 from tarragon.frameworks.plugin import Dialect, Framework, GangSize, JobObservation
@@ -23,6 +25,8 @@ from tarragon.plan.objects.gang_round import is_outdated
 from tarragon.plan.objects.podgroup_kinds import PodGroup
 from tarragon.plan.view.actions import ObservedJob
 from tarragon.plan.view.stalls import Stall, find_node_stall, find_stall
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,8 @@ class JobView:
     """Pods of the job that belong to no desired replica or to an earlier gang round."""
     owned_objects: Sequence[OwnedObject]
     """What the job should have beside its pods and Services. Large jobs have large ones: they are computed once."""
+    results: dict[object, object] = field(default_factory=dict, repr=False, compare=False)
+    """What functions that are `once_per_view` have returned."""
 
     @property
     def may_run(self) -> bool:
@@ -119,6 +125,18 @@ class JobView:
         return ObjectReference(
             api_version=self.framework.resource.api_version, kind=self.job.kind, key=self.job.key, uid=self.job.uid
         )
+
+
+def once_per_view(function: Callable[[JobView], T]) -> Callable[[JobView], T]:
+    """Let a function of a view compute its result once for each view. All callers share the result."""
+
+    @wraps(function)
+    def remembered(view: JobView) -> T:
+        if function not in view.results:
+            view.results[function] = function(view)
+        return cast("T", view.results[function])
+
+    return remembered
 
 
 def build_job_view(
