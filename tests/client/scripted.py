@@ -106,6 +106,12 @@ class ScriptedCluster:
         self._objects[Key(self._namespace, name)] = body = encode({"metadata": metadata, "value": 1})
         self._tell(_Change(self._version, "ADDED", body))
 
+    def put_unseen(self, name: str, value: object) -> None:
+        """As `put`, and the open watches miss it, though not what comes later."""
+        watching, self._open = self._open, []
+        self.put(name, value)
+        self._open = watching
+
     def remove(self, name: str) -> None:
         body = self._objects.pop(Key(self._namespace, name), None)
         if body is not None:

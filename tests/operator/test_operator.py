@@ -16,6 +16,7 @@ from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, OperatorOptions
+from tarragon.operator.metrics.registry import Metrics
 from tests.operator.stage import TFJOBS, Stage, group, job
 
 GANG = ("a-ps-0", "a-worker-0", "a-worker-1")
@@ -327,11 +328,12 @@ async def test_a_watch_that_is_lost_without_a_word_holds_up_no_job_for_long(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That the pod was made, the server has said when it answered; what a kubelet says of it, only a watch brings."""
-    monkeypatch.setattr("tarragon.client.informer.informer.MAX_WATCH_LAG_SECONDS", 0.2)
+    monkeypatch.setattr("tarragon.client.informer.informer.DEAF_AFTER_SECONDS", 0.2)
     await stage.node("n")
     await stage.submit("a", Worker=group(1, cpu="1"))
     cluster = LosesAWatch(stage.world.client)
-    stage.start(Operator(cluster, stage.world.clock, OperatorOptions(seed=1)).run())
+    metrics = Metrics(stage.world.clock, "1.2.3")
+    stage.start(Operator(cluster, stage.world.clock, OperatorOptions(seed=1, meter=metrics)).run())
 
     await stage.until_pods("a-worker-0")
     await stage.all_run("a-worker-0")
@@ -339,3 +341,5 @@ async def test_a_watch_that_is_lost_without_a_word_holds_up_no_job_for_long(
 
     assert cluster.watches == 2
     assert stage.made() == ["a-worker-0"]
+    lost = 'tarragon_watches_lost_total{reason="deaf",resource="pods"} 1.0'
+    assert lost in metrics.render().decode()

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from tarragon.base.clock import FakeClock
 from tarragon.client.backoff import INITIAL_DELAY
 from tarragon.client.errors import error_from_status
-from tarragon.client.informer.cache_reader import CacheError, CacheRecovery
+from tarragon.client.informer.cache_reader import CacheError, CacheRecovery, LostWatch
 from tarragon.operator.informers.watch_errors import REPEAT_SECONDS, WatchErrorLog
 
 FORBIDDEN = error_from_status({"code": 403, "reason": "Forbidden", "message": "nodes is forbidden"})
@@ -75,3 +75,22 @@ def test_the_end_of_what_was_told_is_told_once() -> None:
     assert scene.ends(resource="pods") == []
     assert scene.ends() == ["nodes: the server responds again after 12.3 s"]
     assert scene.ends() == []
+
+
+def test_a_deaf_watch_is_a_warning_and_more_of_them_are_not() -> None:
+    clock = FakeClock()
+    troubles = WatchErrorLog(clock)
+    with capture_logs() as logs:
+        for _ in range(3):
+            troubles.log_lost_watch(LostWatch("services", "deaf", 1.0))
+        troubles.log_lost_watch(LostWatch("services", "gap", lists_again=True))
+        clock.advance(REPEAT_SECONDS)
+        troubles.log_lost_watch(LostWatch("services", "deaf", 16.0, lists_again=True))
+
+    new_watch, new_list = "a new watch continues after the last change", "all objects are listed again"
+    assert [line["trouble"] for line in logs if line["log_level"] == "warning"] == [
+        f"services: the watch delivered nothing for 1 s, although the server had answered a write; {new_watch}",
+        f"services: the watch missed a change, although the server had answered a write; {new_list}",
+        f"services: the watch delivered nothing for 16 s, although the server had answered a write; {new_list}",
+    ]
+    assert "--watch-cache-sizes=services#0" in logs[0]["remedy"]

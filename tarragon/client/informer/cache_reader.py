@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from tarragon.client.errors import ApiError
 from tarragon.kube.meta import Key, Resource
@@ -42,6 +42,25 @@ class CacheRecovery:
 
     def __str__(self) -> str:
         return f"{self.resource}: the server responds again after {self.seconds:.1f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class LostWatch:
+    """A watch that was open and did not deliver a change that the server had answered to a write. It was replaced.
+
+    The reason is `deaf` if the watch delivered no change at all for `seconds`, and `gap` if it delivered only later
+    ones. `lists_again` is true if a new list follows, and false if a new watch continues after the last change.
+    """
+
+    resource: str
+    reason: Literal["deaf", "gap"]
+    seconds: float = 0.0
+    lists_again: bool = False
+
+    def __str__(self) -> str:
+        what = "missed a change" if self.reason == "gap" else f"delivered nothing for {self.seconds:g} s"
+        then = "all objects are listed again" if self.lists_again else "a new watch continues after the last change"
+        return f"{self.resource}: the watch {what}, although the server had answered a write; {then}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +102,8 @@ class CacheReader(Protocol[T]):
     def on_error(self, handler: Callable[[CacheError], None]) -> None: ...
 
     def on_recovery(self, handler: Callable[[CacheRecovery], None]) -> None: ...
+
+    def on_lost_watch(self, handler: Callable[[LostWatch], None]) -> None: ...
 
     async def run(self) -> None: ...
 

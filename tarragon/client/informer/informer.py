@@ -4,6 +4,10 @@ Where the server has streaming lists (Kubernetes 1.32), the watch itself begins 
 
 Every change is reported once, whatever fails in between. A watch resumes from the last version seen. If the server's
 history no longer reaches back that far, a new list is compared with the cache, so that deletes are reported too.
+
+A watch may be open and deaf: kube-apiserver 1.20 was seen to tell a long watch nothing more, while lists and new
+watches had all. The cache notices it by the server's answers to its own process's writes (`Informer.apply_write`). A
+deaf watch of a kind that this process does not write, or does not write now, goes unnoticed until the watch ends.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from tarragon.base.clock import Clock, with_timeout
+from tarragon.base.clock import Clock
 from tarragon.client.backoff import MAX_DELAY, ExponentialBackoff
 from tarragon.client.errors import (
     ApiError,
@@ -31,7 +35,7 @@ from tarragon.client.errors import (
     Unauthorized,
     Unreachable,
 )
-from tarragon.client.informer.cache_reader import CacheError, CacheRecovery, EventHandler, OngoingFailure
+from tarragon.client.informer.cache_reader import CacheError, CacheRecovery, EventHandler, LostWatch, OngoingFailure
 from tarragon.client.port import ALL_OBJECTS, Client, Selector, WatchEvent
 from tarragon.client.streams import closing_stream
 from tarragon.kube.codec import decode
@@ -41,8 +45,15 @@ T = TypeVar("T")
 
 MAX_DELAY_FOR_MISSING_KIND = 5.0
 """The maximum backoff for a kind that does not exist yet: its CRD is probably about to be installed."""
-MAX_WATCH_LAG_SECONDS = 20.0
-"""The seconds that a working watch may lag behind the responses to writes."""
+DEAF_AFTER_SECONDS = 1.0
+"""A watch counts as deaf after so many seconds without a change while it lags behind the responses to writes.
+
+The time doubles with each new watch until one has caught up, so that a slow server is not asked for many.
+"""
+MAX_DEAF_SECONDS = 16.0
+"""After so many seconds without a change, all objects are listed again: new watches do not help."""
+_LISTENINGS = 4
+"""The pieces of that time: after each one the process looks for changes, so that a busy process has time to read."""
 MIN_WATCH_SECONDS = 1.0
 """A watch that ends within fewer seconds and without an event is retried with backoff, not at once."""
 _TRANSIENT = (Unreachable, TooManyRequests, Unauthorized, NotFound, ResourceExpired)
@@ -94,15 +105,19 @@ class Informer(Generic[T]):
         self._synced = asyncio.Event()
         self._learnt: dict[Key, int] = {}
         """The versions of objects that the watch has not delivered yet."""
-        self._expected = self._awaited = 0
-        self._is_in_doubt = False
+        self._expected = 0
+        """The highest version that a response to a write had; 0 if there was none."""
+        self._last_change, self._changes = "", 0
+        """The version of the last change that the watch delivered, or of the list. Bookmarks do not count."""
+        self._patience = DEAF_AFTER_SECONDS
         self._is_history_lost = False
         """Whether etcd was restored from a snapshot since the last list: it uses versions of lost objects again."""
-        self._is_behind, self._has_caught_up = asyncio.Event(), asyncio.Event()
+        self._has_written = asyncio.Event()
         self._handler_errors: asyncio.Queue[Exception] = asyncio.Queue()
         self._handlers: list[EventHandler[T]] = []
         self._on_error: list[Callable[[CacheError], None]] = []
         self._on_recovery: list[Callable[[CacheRecovery], None]] = []
+        self._on_lost_watch: list[Callable[[LostWatch], None]] = []
 
     @property
     def objects(self) -> Mapping[Key, T]:
@@ -140,9 +155,9 @@ class Informer(Generic[T]):
     def apply_write(self, found: bytes) -> None:
         """Take in an object that the server returned for a write, before the watch delivers it.
 
-        Objects that are older than the state of the watch are ignored. A watch that does not reach this version in time
-        counts as lost and is restarted, because a dead connection may stay open for minutes. A cache with selectors
-        ignores the object, because it can't tell whether the object is selected.
+        Objects that are older than the state of the watch are ignored. A watch that delivers no change for a second and
+        has not reached this version counts as deaf and is replaced, because a dead connection may stay open for
+        minutes. A cache with selectors ignores the object, because it can't tell whether the object is selected.
         """
         head = decode(found, _Head)
         key, resource_version = head.key, head.metadata.resource_version
@@ -152,7 +167,7 @@ class Informer(Generic[T]):
             return
         self._learnt[key] = version
         self._expected = max(self._expected, version)
-        self._is_behind.set()
+        self._has_written.set()
         try:
             self._put(head, msgspec.Raw(found))
         except Exception as error:  # noqa: BLE001 - a subscriber's bug: the write succeeded, so `run` raises it instead
@@ -176,6 +191,10 @@ class Informer(Generic[T]):
     def on_recovery(self, handler: Callable[[CacheRecovery], None]) -> None:
         """Call `handler` once when the server responds again; for a watch, that is at its first event."""
         self._on_recovery.append(handler)
+
+    def on_lost_watch(self, handler: Callable[[LostWatch], None]) -> None:
+        """Call `handler` whenever an open watch is replaced because it did not deliver what a write had changed."""
+        self._on_lost_watch.append(handler)
 
     async def run(self) -> None:
         """Keep the cache up to date until cancelled. Raises BadRequest if the server can't parse the selectors."""
@@ -230,7 +249,7 @@ class Informer(Generic[T]):
         self._synced_at(version)
 
     def _synced_at(self, version: str) -> None:
-        self._version = version
+        self._version = self._last_change = version
         self._is_history_lost = False
         self._recover()
         self._synced.set()
@@ -251,7 +270,7 @@ class Informer(Generic[T]):
 
     def _forget_history(self) -> None:
         self._is_history_lost = True
-        self._expected = self._awaited = 0
+        self._expected = 0
 
     async def _stream(self) -> bool:
         """List and watch by one request. Returns False if the server did not stream the list.
@@ -342,39 +361,73 @@ class Informer(Generic[T]):
             await self._clock.sleep(self._pauses.next_delay(MAX_DELAY))
 
     async def _detect_lost_watch(self) -> None:
-        """Return once the watch is more than `MAX_WATCH_LAG_SECONDS` behind the responses to writes."""
-        while True:
-            await self._is_behind.wait()
-            self._is_behind.clear()
-            self._awaited = self._expected
-            if self.last_resource_version < self._awaited:
-                self._has_caught_up.clear()
-                try:
-                    await with_timeout(self._clock, MAX_WATCH_LAG_SECONDS, self._has_caught_up.wait())
-                except TimeoutError:
-                    self._doubt()
-                    return
-            if self.last_resource_version < self._expected:
-                self._is_behind.set()
+        """Return once the watch has not delivered a change that the server answered to a write.
 
-    def _doubt(self) -> None:
-        """Restart the watch; if that does not help, list again and forget the expected version.
-
-        A server whose storage was restored from a backup no longer has the written version.
+        A watch that delivers other changes is slow, not deaf. Bookmarks prove nothing, as a deaf watch may get them.
         """
-        if self._is_in_doubt:
-            self._version = ""
+        while True:
+            while self._is_behind:
+                silence = self._patience
+                if not await self._delivers_within(silence):
+                    self._replace_deaf_watch(silence)
+                    return
+            if self._has_gap:
+                self._replace_watch_with_gap()
+                return
+            self._patience = DEAF_AFTER_SECONDS
+            self._has_written.clear()
+            await self._has_written.wait()
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether changes of this process are still to come. False as soon as one is known to be lost."""
+        return self.last_resource_version < self._expected and not self._has_gap
+
+    @property
+    def _has_gap(self) -> bool:
+        """Whether the watch has reached the version of a change that it did not deliver: it delivers them in order."""
+        return any(version <= self.last_resource_version for version in self._learnt.values())
+
+    async def _delivers_within(self, seconds: float) -> bool:
+        """Whether the watch delivers a change in that time. The process waits in pieces of it.
+
+        Seconds in which this process was too busy to read, or suspended, are one piece at most.
+        """
+        before = self._changes
+        for _ in range(_LISTENINGS):
+            await self._clock.sleep(seconds / _LISTENINGS)
+            if self._changes != before or not self._is_behind:
+                return True
+        return False
+
+    def _replace_deaf_watch(self, silence: float) -> None:
+        """Watch again after the last change; when that has not helped for long, list again.
+
+        The last change and not the last bookmark, since the deaf watch may have got a bookmark after what it missed. A
+        server whose storage was restored from a backup no longer has the version that it answered.
+        """
+        lists_again = silence >= MAX_DEAF_SECONDS
+        self._version = "" if lists_again else self._last_change
+        if lists_again:
             self._forget_history()
-        self._is_in_doubt = not self._is_in_doubt
-        self._is_behind.set()
+        self._patience = DEAF_AFTER_SECONDS if lists_again else silence * 2
+        self._report_lost_watch(LostWatch(self.resource.full_name, "deaf", silence, lists_again))
+
+    def _replace_watch_with_gap(self) -> None:
+        """List again: no version is known from which a new watch would deliver all that is missing."""
+        self._version = ""
+        self._report_lost_watch(LostWatch(self.resource.full_name, "gap", lists_again=True))
+
+    def _report_lost_watch(self, lost: LostWatch) -> None:
+        for handler in self._on_lost_watch:
+            handler(lost)
 
     def _take(self, event: WatchEvent[msgspec.Raw]) -> None:
         if event.object is not None and event.type != "BOOKMARK":
             self._take_change(event, event.object)
+            self._last_change = event.resource_version
+            self._changes += 1
         self._version = event.resource_version
-        if self._awaited and self.last_resource_version >= self._awaited:
-            self._is_in_doubt = False
-            self._has_caught_up.set()
 
     def _take_change(self, event: WatchEvent[msgspec.Raw], raw: msgspec.Raw) -> None:
         head = self._head_of(raw)

@@ -6,7 +6,14 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from tarragon.client.informer.cache_reader import CacheError, CacheReader, CacheRecovery, EventHandler, OngoingFailure
+from tarragon.client.informer.cache_reader import (
+    CacheError,
+    CacheReader,
+    CacheRecovery,
+    EventHandler,
+    LostWatch,
+    OngoingFailure,
+)
 from tarragon.client.informer.informer import Informer, namespace_of
 from tarragon.kube.meta import Key, Resource
 
@@ -73,6 +80,10 @@ class MultiNamespaceCache(Generic[T]):
     def on_recovery(self, handler: Callable[[CacheRecovery], None]) -> None:
         for cache in self._caches.values():
             cache.on_recovery(handler)
+
+    def on_lost_watch(self, handler: Callable[[LostWatch], None]) -> None:
+        for cache in self._caches.values():
+            cache.on_lost_watch(handler)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

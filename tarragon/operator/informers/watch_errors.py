@@ -1,4 +1,7 @@
-"""Logs errors of lists and watches when they begin and end; lasting errors are repeated at intervals."""
+"""Logs errors of lists and watches when they begin and end; lasting errors are repeated at intervals.
+
+Watches that were lost without an error are logged at most once per interval.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import structlog
 from tarragon.base.clock import Clock
 from tarragon.client.backoff import INITIAL_DELAY
 from tarragon.client.errors import Forbidden, NotFound, Unauthorized
-from tarragon.client.informer.cache_reader import CacheError, CacheRecovery
+from tarragon.client.informer.cache_reader import CacheError, CacheRecovery, LostWatch
 
 REPEAT_SECONDS = 600.0
 """Seconds between repetitions: a permission that was withheld on purpose is refused twice a minute, for ever."""
@@ -17,6 +20,10 @@ REPEAT_SECONDS = 600.0
 _NOT_INSTALLED = "not installed; its jobs are managed as soon as it is"
 # A server that forbids reading a kind does not say whether the kind exists.
 _UNREADABLE = "reading is forbidden: jobs of this kind, or that need it, wait until the operator's role allows it"
+_REMEDY_FOR_LOST_WATCHES = (
+    "none needed if it is rare: the API server is slow, or forgets watches, as kube-apiserver 1.20 was seen to do with"
+    " hundreds of Services (--watch-cache-sizes=services#0 prevents that)"
+)
 
 log = structlog.get_logger(__name__)
 
@@ -31,6 +38,7 @@ class WatchErrorLog:
         self._is_to_be_expected = is_to_be_expected
         self._expected: set[tuple[str, str]] = set()
         self._failing: set[str] = set()
+        self._lost_at: dict[tuple[str, str], float] = {}
 
     def log_error(self, trouble: CacheError) -> None:
         if not self._is_to_be_expected(trouble):
@@ -46,6 +54,16 @@ class WatchErrorLog:
         if recovery.resource in self._failing:
             self._failing.discard(recovery.resource)
             log.info("watch recovered", over=str(recovery))
+
+    def log_lost_watch(self, lost: LostWatch) -> None:
+        """Log a warning; of the same kind and reason, only one per interval."""
+        now, problem = self._clock.monotonic(), (lost.resource, lost.reason)
+        logged_at = self._lost_at.get(problem)
+        if logged_at is not None and now - logged_at < REPEAT_SECONDS:
+            log.debug("watch lost", trouble=str(lost))
+            return
+        self._lost_at[problem] = now
+        log.warning("watch lost", trouble=str(lost), remedy=_REMEDY_FOR_LOST_WATCHES)
 
     def _log_unexpected(self, trouble: CacheError) -> None:
         now = self._clock.monotonic()

@@ -137,6 +137,7 @@ class Operator:
             for cache in self._informers.caches:
                 cache.on_error(troubles.log_error)
                 cache.on_recovery(troubles.log_recovery)
+                cache.on_lost_watch(troubles.log_lost_watch)
                 tasks.create_task(cache.run())
 
     async def wait_for_sync(self) -> None:

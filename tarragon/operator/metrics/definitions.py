@@ -164,6 +164,12 @@ WATCHES = MetricDefinition("tarragon_watches_started", "counter", "Watches start
 WATCH_ENDS = MetricDefinition(
     "tarragon_watches_ended", "counter", "Watches ended; code 200: without an error", ("resource", "code")
 )
+WATCHES_LOST = MetricDefinition(
+    "tarragon_watches_lost",
+    "counter",
+    "Open watches replaced because they did not deliver our own writes; reason: deaf (no change at all), gap",
+    ("resource", "reason"),
+)
 WATCH_EVENTS = MetricDefinition("tarragon_watch_events", "counter", "Watch events, including bookmarks", ("resource",))
 CACHED_OBJECTS = MetricDefinition("tarragon_cache_objects", "gauge", "Objects in the caches", ("resource",))
 CACHE_ERRORS = MetricDefinition(
@@ -197,7 +203,7 @@ DEFINITIONS = (
     *(JOBS, WAITING, LONGEST_WAIT, QUEUE_TIME, START_TIME, *PHASE_COUNTERS.values()),
     *(RECONCILES, ERRORS, QUEUE_DEPTH, QUEUE_AGE, QUEUE_RETRYING, CYCLES, CYCLE_ERRORS, DECISIONS, REFUSED_DECISIONS),
     *(REFUSED_ADMISSIONS, QUEUES_REFUSED, PROGRESS_REPORTS, PROGRESS_WRITES),
-    *(CALLS, WATCHES, WATCH_ENDS, WATCH_EVENTS, CACHED_OBJECTS, CACHE_ERRORS),
+    *(CALLS, WATCHES, WATCH_ENDS, WATCHES_LOST, WATCH_EVENTS, CACHED_OBJECTS, CACHE_ERRORS),
     *(LEADER, READY, BUILD, *ORIGINAL_LEADERS),
     *(definition for counters in ORIGINAL_PHASE_COUNTERS.values() for definition in counters.values()),
 )

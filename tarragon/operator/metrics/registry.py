@@ -10,7 +10,7 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from tarragon.base.clock import Clock
-from tarragon.client.informer.cache_reader import CacheError
+from tarragon.client.informer.cache_reader import CacheError, LostWatch
 from tarragon.client.middleware.instrumented import CallResult
 from tarragon.client.workqueue import WorkQueue
 from tarragon.kube.meta import Key
@@ -44,6 +44,7 @@ from tarragon.operator.metrics.definitions import (
     WATCH_ENDS,
     WATCH_EVENTS,
     WATCHES,
+    WATCHES_LOST,
 )
 from tarragon.operator.metrics.instruments import OnScrapeCollector, counter, gauge, gauge_family, histogram
 from tarragon.operator.metrics.job_metrics import JobMetrics
@@ -72,6 +73,7 @@ class Metrics:
         self._calls = histogram(CALLS, registry)
         self._watches = counter(WATCHES, registry)
         self._watch_ends = counter(WATCH_ENDS, registry)
+        self._watches_lost = counter(WATCHES_LOST, registry)
         self._watch_events = counter(WATCH_EVENTS, registry)
         self._troubles = counter(CACHE_ERRORS, registry)
         self._progress_reports = counter(PROGRESS_REPORTS, registry)
@@ -96,6 +98,7 @@ class Metrics:
         self._job_metrics.attach(informers.jobs)
         for each in informers.caches:
             each.on_error(self._count_trouble)
+            each.on_lost_watch(self._count_lost_watch)
         self._begin_at_zero(informers.jobs)
 
     def leadership_changed(self, acts: bool) -> None:  # noqa: FBT001 - the claim that is noted
@@ -153,6 +156,9 @@ class Metrics:
     def _count_trouble(self, trouble: CacheError) -> None:
         if self._informers is None or not self._informers.is_expected_error(trouble):
             self._troubles.labels(trouble.resource).inc()
+
+    def _count_lost_watch(self, lost: LostWatch) -> None:
+        self._watches_lost.labels(lost.resource, lost.reason).inc()
 
     def _collect(self) -> Iterator[Metric]:
         """Metrics that are computed at each scrape."""
