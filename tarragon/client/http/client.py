@@ -6,7 +6,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
 from types import MappingProxyType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import msgspec
 
@@ -84,6 +84,14 @@ class _Versioned(msgspec.Struct):
     metadata: _Meta
 
 
+class _VersionOnly(msgspec.Struct):
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+
+
+class _Version(msgspec.Struct):
+    metadata: _VersionOnly
+
+
 class HttpClient:
     """A client of a Kubernetes API over HTTP. Use it as an async context manager, or close it."""
 
@@ -128,10 +136,15 @@ class HttpClient:
         # Servers that know sendInitialEvents but do not stream lists, and older ones that know no resourceVersionMatch
         # of watches, answer Invalid to this query; without the latter, old servers would never send the bookmark.
         query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        return self._watch(resource, selection, query)
+        return self._watch(resource, selection, query, has_initial_events=True)
 
     async def _watch(
-        self, resource: Resource[T], selection: Selector, query: Mapping[str, str]
+        self,
+        resource: Resource[T],
+        selection: Selector,
+        query: Mapping[str, str],
+        *,
+        has_initial_events: bool = False,
     ) -> AsyncIterator[WatchEvent[T]]:
         request = Request(
             method="GET",
@@ -148,7 +161,9 @@ class HttpClient:
         async with aclosing(self._transport.stream(request)) as chunks, aclosing(lines(chunks)) as complete:
             try:
                 async for line in complete:
-                    yield self._event(line, resource.model)
+                    event = self._event(line, resource.model, has_version=not has_initial_events)
+                    has_initial_events = has_initial_events and not event.ends_initial_events
+                    yield event
             except StreamReadTimeout:
                 # Treated as a normal end: the next watch, on a new connection, shows whether the server responds.
                 return
@@ -196,19 +211,25 @@ class HttpClient:
                 return ObjectList(items, page.metadata.resource_version)
             parameters["continue"] = page.metadata.next_page
 
-    def _event(self, line: bytes, model: type[T]) -> WatchEvent[T]:
+    def _event(self, line: bytes, model: type[T], *, has_version: bool) -> WatchEvent[T]:
         event = self._read(line, _Event)
         if event.type == "ERROR":
             raise error_from_status(self._read(bytes(event.object), dict))
-        metadata = self._read(bytes(event.object), _Versioned).metadata
         kind = _EVENT_TYPES.get(event.type)
         if kind is None:
             raise unavailable(f"{self._url} sent a watch event of an unknown type: {event.type!r}")
         if kind == "BOOKMARK":
+            metadata = self._read(bytes(event.object), _Versioned).metadata
             return WatchEvent(
                 kind, metadata.resource_version, None, _INITIAL_EVENTS_END in (metadata.annotations or ())
             )
-        return WatchEvent(kind, metadata.resource_version, self._read(bytes(event.object), model))
+        # A large list has as many initial events, each of some kilobytes: none is read more often than necessary.
+        version = self._read(bytes(event.object), _Version).metadata.resource_version if has_version else ""
+        return WatchEvent(kind, version, self._read_part(event.object, model))
+
+    def _read_part(self, part: msgspec.Raw, model: type[T]) -> T:
+        """Decode a part of a text whose syntax has been checked with it."""
+        return cast("T", part) if model is msgspec.Raw else self._read(bytes(part), model)
 
     def _read(self, data: bytes, model: type[T]) -> T:
         try:

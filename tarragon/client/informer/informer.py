@@ -17,6 +17,7 @@ import math
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
@@ -93,6 +94,7 @@ class Informer(Generic[T]):
         self._cluster = cluster
         # Raw, not T: one object that can't be decoded must neither hide the others of a list nor end the watch.
         self._raw = resource.with_model(msgspec.Raw)
+        self._has_metadata = isinstance(resource.model, type) and issubclass(resource.model, msgspec.Struct)
         self._clock = clock
         self._selection = selection
         self._pauses = ExponentialBackoff(clock, jitter)
@@ -245,7 +247,12 @@ class Informer(Generic[T]):
         listing = await self._cluster.list(self._raw, self._selection)
         version, raws = listing.resource_version, deque(listing.items)
         del listing
-        await self._replace(await self._heads_of(raws), raws)
+        found: dict[Key, T | _Head] = {}
+        for number in range(len(raws), 0, -1):
+            # Each raw object is released once it is decoded: those of a large list need more memory than the rest.
+            self._collect(found, raws.popleft())
+            await self._yield_every(number)
+        await self._replace(found)
         self._synced_at(version)
 
     def _synced_at(self, version: str) -> None:
@@ -299,45 +306,56 @@ class Informer(Generic[T]):
 
         Nothing of them is in the cache before, so that subscribers never see a part of a list.
         """
-        found: dict[Key, tuple[_Head, msgspec.Raw]] = {}
+        found: dict[Key, T | _Head] = {}
         async for event in events:
             if event.ends_initial_events:
-                heads, raws = deque(head for head, _ in found.values()), deque(raw for _, raw in found.values())
-                found.clear()
-                await self._replace(heads, raws)
+                await self._replace(found)
                 self._synced_at(event.resource_version)
                 return
-            head = None if event.object is None else self._head_of(event.object)
-            if head is None or event.object is None:
+            if event.object is None:
                 continue
-            if event.type == "DELETED":
+            if event.type != "DELETED":
+                self._collect(found, event.object)
+            elif (head := self._head_of(event.object)) is not None:
                 found.pop(head.key, None)
-            else:
-                found[head.key] = (head, event.object)
 
-    async def _heads_of(self, raws: deque[msgspec.Raw]) -> deque[_Head]:
-        """The metadata of these objects. Removes those of which not even that can be decoded."""
-        heads: deque[_Head] = deque()
-        for number in range(len(raws), 0, -1):
-            raw = raws.popleft()
-            head = self._head_of(raw)
-            if head is not None:
-                heads.append(head)
-                raws.append(raw)
-            await self._yield_every(number)
-        return heads
+    def _collect(self, found: dict[Key, T | _Head], raw: msgspec.Raw) -> None:
+        """Add an object of a list to `found`, as the cache will hold it: decoded objects need less memory than raw ones.
 
-    async def _replace(self, heads: deque[_Head], raws: deque[msgspec.Raw]) -> None:
+        An object whose version is cached is not decoded again. Of an object that can't be decoded, the metadata is
+        added; an object without readable metadata is left out.
+        """
+        if not self._objects and self._has_metadata:
+            # The first list: nothing is cached, and the metadata need not be decoded separately.
+            with suppress(msgspec.DecodeError):
+                new = decode(bytes(raw), self.resource.model)
+                identity = _identity(new)
+                found[Key(identity.namespace, identity.name)] = new
+                return
+        head = self._head_of(raw)
+        if head is None:
+            return
+        old = self._objects.get(head.key)
+        if old is not None and self._is_known(old, head):
+            found[head.key] = old
+            return
+        decoded = self._decode(head, raw)
+        found[head.key] = head if decoded is None else decoded
+
+    async def _replace(self, found: dict[Key, T | _Head]) -> None:
         """Replace the contents of the cache. Deletes are reported first, so that subscribers see resources freed first.
 
-        Each raw object is released once it is decoded: the raw objects of a large list need as much memory as the rest.
+        An object that can't be decoded keeps its last good state, unless it is another object of that name.
         """
         self._learnt.clear()
-        for key in self._objects.keys() - {head.key for head in heads}:
+        for key in self._objects.keys() - found.keys():
             self._remove(key)
-        while raws:
-            self._put(heads.popleft(), raws.popleft())
-            await self._yield_every(len(raws))
+        for number, (key, new) in enumerate(found.items(), 1):
+            if not isinstance(new, _Head):
+                self._store(key, new)
+            elif key in self._objects and _identity(self._objects[key]).uid != new.metadata.uid:
+                self._remove(key)
+            await self._yield_every(number)
 
     async def _yield_every(self, number: int) -> None:
         if number % _YIELD_AFTER == 0:
@@ -454,17 +472,32 @@ class Informer(Generic[T]):
 
     def _put(self, head: _Head, raw: msgspec.Raw) -> None:
         key, old = head.key, self._objects.get(head.key)
-        is_known = old is not None and _identity(old).resource_version == head.metadata.resource_version
-        if is_known and not self._is_history_lost:
+        if old is not None and self._is_known(old, head):
             return
         if old is not None and _identity(old).uid != head.metadata.uid:
             self._remove(key)
-            old = None
+        new = self._decode(head, raw)
+        if new is not None:
+            self._store(key, new)
+
+    def _is_known(self, old: T, head: _Head) -> bool:
+        return _identity(old).resource_version == head.metadata.resource_version and not self._is_history_lost
+
+    def _decode(self, head: _Head, raw: msgspec.Raw) -> T | None:
+        """The object; None, after a report, if it can't be decoded as the cache's type."""
         try:
-            new = decode(bytes(raw), self.resource.model)
+            return decode(bytes(raw), self.resource.model)
         except msgspec.DecodeError as error:
-            self._report(CacheError(resource=self.resource.full_name, error=error, key=key))
+            self._report(CacheError(resource=self.resource.full_name, error=error, key=head.key))
+            return None
+
+    def _store(self, key: Key, new: T) -> None:
+        old = self._objects.get(key)
+        if old is new:
             return
+        if old is not None and _identity(old).uid != _identity(new).uid:
+            self._remove(key)
+            old = None
         self._objects[key] = new
         for handler in self._handlers:
             handler(key, old, new)
