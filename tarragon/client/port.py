@@ -104,8 +104,9 @@ class Client(Protocol):
     def stream_list(self, resource: Resource[T], selection: Selector) -> AsyncIterator[WatchEvent[T]] | None:
         """Watch from now on, after an ADDED for each object and a BOOKMARK that `ends_initial_events`.
 
-        Changes may come before that BOOKMARK, too. Events before it may have no `resource_version`. None if this client has no streaming lists; raises Invalid if the
-        server has none, and other errors if it has them and fails at them: `list`, then `watch`.
+        Changes may come before that BOOKMARK, too. The events before it may have no `resource_version`. None if this
+        client has no streaming lists; raises Invalid if the server has none, and other errors if it has them and fails
+        at them: `list`, then `watch`.
         """
         ...
 

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
+import tracemalloc
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, TypeVar
 
+import msgspec
 import pytest
 
+from tarragon.base.clock import FakeClock
 from tarragon.client.errors import ApiError, error_from_status, unreachable
-from tarragon.client.port import EventType, WatchEvent
+from tarragon.client.http.client import HttpClient
+from tarragon.client.http.transport import RestConfig
+from tarragon.client.informer.informer import Informer
+from tarragon.client.port import ALL_OBJECTS, EventType, Selector, WatchEvent
 from tarragon.kube.codec import encode
-from tests.client.scripted import error, settle
+from tarragon.kube.core import PODS
+from tarragon.kube.meta import Key, Resource
+from tests.client.scripted import THINGS, ScriptedCluster, error, settle
 from tests.client.test_informer import Scene
+from tests.localcluster.apiserver.scripted_server import serving, streams
+
+T = TypeVar("T")
 
 NO_WATCH_PROGRESS = error_from_status(
     {
@@ -28,7 +41,7 @@ NO_WATCH_PROGRESS = error_from_status(
 Event = WatchEvent[bytes]
 
 
-def event(kind: EventType, name: str, version: int, value: int = 0) -> Event:
+def event(kind: EventType, name: str, version: int, value: object = 0) -> Event:
     metadata: dict[str, Any] = {"name": name, "namespace": "default", "uid": name, "resourceVersion": str(version)}
     return WatchEvent(kind, str(version), encode({"metadata": metadata, "value": value}))
 
@@ -154,3 +167,90 @@ async def test_the_failure_of_the_list_is_the_one_that_is_reported() -> None:
 
         assert scene.seen_changes == [("a", None, 1)]
     assert [call for call, _ in scene.server.calls][:3] == ["stream", "list", "list"]
+
+
+async def test_an_object_of_a_stream_that_cannot_be_read_is_reported_and_hides_no_other() -> None:
+    nameless: Event = WatchEvent("ADDED", "8", encode({"metadata": {"name": 5}}))
+    first = [event("ADDED", "a", 7, 1), nameless, event("ADDED", "b", 9, "no number"), event("ADDED", "c", 9, 3)]
+    scene = streaming([*first, end(100)])
+    async with scene.running():
+        assert scene.cache.has_synced
+        assert scene.seen_changes == [("a", None, 1), ("c", None, 3)]
+
+    assert [str(trouble.key) for trouble in scene.troubles] == ["(without a name)", "default/b"]
+
+
+async def test_in_a_second_stream_only_what_has_changed_is_told_and_the_unreadable_keeps_its_last_good_state() -> None:
+    first = [event("ADDED", "a", 7, 1), event("ADDED", "b", 8, 2), event("ADDED", "c", 9, 3)]
+    again = [event("ADDED", "a", 7, 1), event("ADDED", "b", 101, 5), event("ADDED", "c", 102, "no number")]
+    scene = streaming([*first, end(100)], [*again, end(200)])
+    async with scene.running():
+        await scene.pass_time(60)
+        held = scene.cache.objects[Key("default", "a")]
+        scene.server.cut_now(error(410, "Expired"))
+        await settle(scene.clock)
+        await scene.pass_time(60)
+
+        assert scene.cache.objects[Key("default", "a")] is held
+        assert scene.cache.objects[Key("default", "c")].value == 3
+    assert scene.seen_changes[3:] == [("b", 2, 5)]
+
+
+async def test_another_object_that_cannot_be_read_takes_away_the_one_whose_name_it_has() -> None:
+    other = {"name": "a", "namespace": "default", "uid": "other", "resourceVersion": "101"}
+    unreadable: Event = WatchEvent("ADDED", "101", encode({"metadata": other, "value": "no number"}))
+    scene = streaming([event("ADDED", "a", 7, 1), end(100)], [unreadable, end(200)])
+    async with scene.running():
+        await scene.pass_time(60)
+        scene.server.cut_now(error(410, "Expired"))
+        await settle(scene.clock)
+        await scene.pass_time(60)
+
+    assert scene.seen_changes == [("a", None, 1), ("a", 1, None)]
+
+
+async def test_the_objects_of_a_stream_are_held_decoded_and_not_as_the_text_that_they_came_in() -> None:
+    objects, size = 100, 100_000
+
+    async def stream() -> AsyncIterator[WatchEvent[Any]]:
+        for number in range(objects):
+            metadata = {"name": f"o{number}", "namespace": "default", "uid": str(number), "resourceVersion": "1"}
+            body = encode({"metadata": metadata, "value": number, "not read": "x" * size})
+            yield WatchEvent("ADDED", "", msgspec.Raw(body))
+        yield end(100)
+
+    class Streams(ScriptedCluster):
+        def stream_list(self, resource: Resource[T], _: Selector) -> AsyncIterator[WatchEvent[T]]:  # noqa: ARG002
+            return stream()
+
+    clock = FakeClock()
+    cache = Informer(Streams(), THINGS, clock, jitter=random.Random(1))
+    tracemalloc.start()
+    task = asyncio.create_task(cache.run())
+    await cache.wait_for_sync()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert len(cache.objects) == objects
+    assert peak < objects * size / 5
+
+
+async def test_over_http_the_initial_events_have_no_version_and_later_ones_do() -> None:
+    def line(kind: str, **metadata: Any) -> bytes:
+        return encode({"type": kind, "object": {"metadata": {"name": "a", **metadata}}}) + b"\n"
+
+    bookmark = line("BOOKMARK", resourceVersion="9", annotations={"k8s.io/initial-events-end": "true"})
+    changes = [line("ADDED", resourceVersion="7"), bookmark, line("MODIFIED", resourceVersion="10")]
+    async with (
+        serving(streams(*changes)) as script,
+        HttpClient(RestConfig(url=script.url), random.Random(1)) as http,
+    ):
+        stream = http.stream_list(PODS, ALL_OBJECTS)
+        assert stream is not None
+        found = [each async for each in stream]
+
+    versions = [(each.type, each.resource_version) for each in found]
+    assert versions == [("ADDED", ""), ("BOOKMARK", "9"), ("MODIFIED", "10")]
+    assert [each.ends_initial_events for each in found] == [False, True, False]

@@ -94,7 +94,7 @@ class Informer(Generic[T]):
         self._cluster = cluster
         # Raw, not T: one object that can't be decoded must neither hide the others of a list nor end the watch.
         self._raw = resource.with_model(msgspec.Raw)
-        self._has_metadata = isinstance(resource.model, type) and issubclass(resource.model, msgspec.Struct)
+        self._has_metadata = issubclass(resource.model, msgspec.Struct)
         self._clock = clock
         self._selection = selection
         self._pauses = ExponentialBackoff(clock, jitter)
@@ -320,7 +320,7 @@ class Informer(Generic[T]):
                 found.pop(head.key, None)
 
     def _collect(self, found: dict[Key, T | _Head], raw: msgspec.Raw) -> None:
-        """Add an object of a list to `found`, as the cache will hold it: decoded objects need less memory than raw ones.
+        """Add an object of a list to `found`, as the cache will hold it: that needs less memory than the raw object.
 
         An object whose version is cached is not decoded again. Of an object that can't be decoded, the metadata is
         added; an object without readable metadata is left out.
