@@ -132,6 +132,10 @@ class KeyIndex(Generic[T, V]):
         return frozenset(self._keys)
 
     def _update(self, key: Key, old: T | None, new: T | None) -> None:
+        if old is None and new is not None:  # as for each object of the first list
+            for value in self._values_of(new):
+                self._keys.setdefault(value, set()).add(key)
+            return
         before = set() if old is None else set(self._values_of(old))
         after = set() if new is None else set(self._values_of(new))
         for value in before - after:

@@ -59,8 +59,13 @@ def node_gpu_memory(node: Node) -> int:
     return gpu_memory(node.metadata.labels)
 
 
+_NO_GPUS: frozenset[str] = frozenset()
+
+
 def gpus_of_pod(annotations: Mapping[str, str]) -> frozenset[str]:
     """Return the UUIDs of the GPUs that a pod with these annotations has by HAMi's choice, or may have only."""
+    if GPU_UUID_ANNOTATION not in annotations and HAMI_GPUS_ANNOTATION not in annotations:
+        return _NO_GPUS
     ours = filter(None, annotations.get(GPU_UUID_ANNOTATION, "").split(","))
     return frozenset(ours) | _chosen_gpus(annotations.get(HAMI_GPUS_ANNOTATION, ""))
 

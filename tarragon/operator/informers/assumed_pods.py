@@ -126,7 +126,7 @@ class AssumedPods:
                 yield job, request
 
     def _pod_changed(self, key: Key, _: Pod | None, new: Pod | None) -> None:
-        job = None if new is None else _job_of(new)
+        job = _job_of(new) if self._requests and new is not None else None
         if job is None or new is None:
             return
         for request in list(self._requests.get(job, {}).values()):

@@ -273,9 +273,10 @@ class Operator:
 
     def _owned_changed(self, _: Key, old: Owned | None, new: Owned | None) -> None:
         current = new if new is not None else old
-        job = self._informers.job_of(current.metadata) if current is not None else None
-        if job is not None:
-            self._enqueue_in_burst(job)
+        if self._is_leading and current is not None:
+            job = self._informers.job_of(current.metadata)
+            if job is not None:
+                self._worker.add_in_burst(job)
         if isinstance(current, Pod):
             # Any pod changes the free capacity, whoever created it.
             self._wakeup.set()
