@@ -105,8 +105,7 @@ class Client(Protocol):
         """Watch from now on, after an ADDED for each object and a BOOKMARK that `ends_initial_events`.
 
         Changes may come before that BOOKMARK, too. The events before it may have no `resource_version`. None if this
-        client has no streaming lists; raises Invalid if the server has none, and other errors if it has them and fails
-        at them: `list`, then `watch`.
+        client has no streaming lists. Raises errors of a server that has them and fails at them: `list`, then `watch`.
         """
         ...
 

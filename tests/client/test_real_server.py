@@ -537,3 +537,26 @@ async def test_a_server_that_refuses_what_is_too_much_gets_everything_in_the_end
 def dropped(plane: ControlPlane) -> int:
     """How many writes the API server has refused because there were too many."""
     return sum(int(found) for found in re.findall(DROPPED, plane.get("/metrics")))
+
+
+@pytest.mark.parametrize("may_stream", [True, False], ids=["as the server can", "by pages"])
+async def test_a_cache_begins_with_all_objects_and_goes_on_with_what_changes_later(
+    control_plane: ControlPlane,
+    monkeypatch: pytest.MonkeyPatch,
+    may_stream: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    monkeypatch.setattr("tarragon.client.http.client._PAGE", 2)
+    async with (
+        connect(load_kubeconfig({}, path=control_plane.kubeconfig)) as http,
+        namespace(http, f"begins-{may_stream}".lower()) as where,
+    ):
+        monkeypatch.setattr(http, "_may_stream_lists", may_stream)
+        await make(http, where, "abce")
+        follower = Follower(http, MAPS, where)
+        async with follower.running():
+            assert sorted(follower.seen_changes) == [("new", name) for name in "abce"]
+            await change_and_remove(http, where)
+            await until(lambda: len(follower.seen_changes) == 9)
+
+    assert sorted(follower.seen_changes[4:]) == TOLD_OF_THAT
+    assert follower.troubles == []

@@ -6,24 +6,26 @@ import asyncio
 import random
 import tracemalloc
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import msgspec
 import pytest
+from aiohttp import web
 
-from tarragon.base.clock import FakeClock
+from tarragon.base.clock import FakeClock, SystemClock
 from tarragon.client.errors import ApiError, error_from_status, unreachable
 from tarragon.client.http.client import HttpClient
 from tarragon.client.http.transport import RestConfig
 from tarragon.client.informer.informer import Informer
 from tarragon.client.port import ALL_OBJECTS, EventType, Selector, WatchEvent
 from tarragon.kube.codec import encode
-from tarragon.kube.core import PODS
+from tarragon.kube.core import PODS, Pod
 from tarragon.kube.meta import Key, Resource
 from tests.client.scripted import THINGS, ScriptedCluster, error, settle
 from tests.client.test_informer import Scene
-from tests.localcluster.apiserver.scripted_server import serving, streams
+from tests.localcluster.apiserver.scripted_server import Answer, Script, in_turn, says, serving, streams
 
 T = TypeVar("T")
 
@@ -254,3 +256,80 @@ async def test_over_http_the_initial_events_have_no_version_and_later_ones_do() 
     versions = [(each.type, each.resource_version) for each in found]
     assert versions == [("ADDED", ""), ("BOOKMARK", "9"), ("MODIFIED", "10")]
     assert [each.ends_initial_events for each in found] == [False, True, False]
+
+
+NO_STREAMS = says(
+    {"kind": "Status", "code": 422, "reason": "Invalid", "message": "sendInitialEvents is forbidden"}, 422
+)
+EXPIRED = says({"kind": "Status", "code": 410, "reason": "Expired"}, 410)
+
+
+def page(version: str, *names: str, more: str = "") -> Answer:
+    items = [{"metadata": {"name": name, "namespace": "default", "resourceVersion": "7"}} for name in names]
+    return says({"metadata": {"resourceVersion": version, "continue": more}, "items": items})
+
+
+@asynccontextmanager
+async def cache_of_pods(*answers: Answer) -> AsyncIterator[tuple[Informer[Pod], Script]]:
+    """A cache over HTTP; after these answers, watches are silent."""
+    clock = SystemClock()
+    async with (
+        serving(in_turn(*answers, hold_open)) as script,
+        HttpClient(RestConfig(url=script.url), random.Random(1)) as http,
+    ):
+        cache = Informer(http, PODS, clock, jitter=random.Random(1))
+        task = asyncio.create_task(cache.run())
+        async with asyncio.timeout(20):
+            await cache.wait_for_sync()
+            while "resourceVersion" not in script.asked[-1].query:
+                await clock.sleep(0.01)
+        yield cache, script
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def hold_open(request: web.BaseRequest) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await asyncio.Event().wait()
+    return response
+
+
+def verbs(script: Script) -> list[str]:
+    return [verb(asked.query) for asked in script.asked]
+
+
+def verb(query: Mapping[str, str]) -> str:
+    if "watch" not in query:
+        return f"list {query.get('continue', '')}".strip()
+    return "stream" if "sendInitialEvents" in query else f"watch {query['resourceVersion']}"
+
+
+async def test_over_http_the_pages_of_a_list_take_the_place_of_a_stream_and_no_second_one_is_asked_for() -> None:
+    pages = page("9", "a", "b", more="next"), page("9", "c")
+    over = streams(b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}\n')
+    async with cache_of_pods(NO_STREAMS, *pages, over, page("12", "c")) as (cache, script):
+        while len(cache.objects) != 1:
+            await SystemClock().sleep(0.01)
+        held = {key.name for key in cache.objects}
+
+    assert held == {"c"}
+    assert verbs(script)[:5] == ["stream", "list", "list next", "watch 9", "list"]
+
+
+async def test_over_http_nothing_is_shown_before_the_last_page_and_pages_that_expired_are_listed_again() -> None:
+    shown: list[str] = []
+    answers = NO_STREAMS, page("9", "gone", more="next"), EXPIRED, page("12", "a")
+    async with cache_of_pods(*answers) as (cache, script):
+        cache.add_event_handler(lambda key, _old, _new: shown.append(key.name))
+
+    assert shown == ["a"]
+    assert verbs(script) == ["stream", "list", "list next", "list", "watch 12"]
+
+
+async def test_over_http_lists_are_consistent_and_never_the_watch_caches_of_an_older_state() -> None:
+    """No `resourceVersion` in a list: a list from a cache may be older than what the last leader has done."""
+    async with cache_of_pods(NO_STREAMS, page("9", "a")) as (_, script):
+        lists = [asked.query for asked in script.asked if "watch" not in asked.query]
+
+    assert [query.keys() for query in lists] == [{"limit"}]

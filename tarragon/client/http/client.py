@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
 from types import MappingProxyType
 from typing import Any, Self, TypeVar, cast
@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar, cast
 import msgspec
 
 from tarragon.base.clock import Clock, SystemClock
-from tarragon.client.errors import BadRequest, ResourceExpired, error_from_status, unavailable
+from tarragon.client.errors import BadRequest, Invalid, ResourceExpired, error_from_status, unavailable
 from tarragon.client.http.transport import Request, RestConfig, StreamReadTimeout, Transport, lines
 from tarragon.client.port import (
     ALL_OBJECTS,
@@ -48,6 +48,10 @@ Silence does not prove a fault: kube-apiserver 1.20 sends no bookmarks for kinds
 
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark after the last object of a streaming list."""
+
+# Servers that know sendInitialEvents but do not stream lists, and older ones that know no resourceVersionMatch of
+# watches, answer Invalid to this query; without the latter, old servers would never send the bookmark.
+_STREAMING = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 
 _CLOCK = SystemClock()
 
@@ -100,6 +104,8 @@ class HttpClient:
         self._transport = Transport(server, dice, clock)
         self._url = server.url
         self._dice = dice
+        self._may_stream_lists = True
+        """False once the server has refused a streaming list."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -133,10 +139,32 @@ class HttpClient:
         return self._watch(resource, selection, {"resourceVersion": since})
 
     def stream_list(self, resource: Resource[T], selection: Selector) -> AsyncIterator[WatchEvent[T]] | None:
-        # Servers that know sendInitialEvents but do not stream lists, and older ones that know no resourceVersionMatch
-        # of watches, answer Invalid to this query; without the latter, old servers would never send the bookmark.
-        query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        return self._watch(resource, selection, query, has_initial_events=True)
+        return self._stream_list(resource, selection)
+
+    async def _stream_list(self, resource: Resource[T], selection: Selector) -> AsyncIterator[WatchEvent[T]]:
+        """Where the server does not stream lists, the objects come from the pages of a list."""
+        has_begun = False
+        if self._may_stream_lists:
+            try:
+                async with aclosing(self._watch(resource, selection, _STREAMING, has_initial_events=True)) as events:
+                    async for event in events:
+                        has_begun = True
+                        yield event
+                return
+            except Invalid:
+                if has_begun:
+                    raise
+                self._may_stream_lists = False
+        version = ""
+        async with aclosing(self._pages(resource, selection, {"limit": str(_PAGE)})) as pages:
+            async for page in pages:
+                version = page.metadata.resource_version
+                for item in page.items or ():
+                    yield WatchEvent("ADDED", "", self._read_part(item, resource.model))
+        yield WatchEvent("BOOKMARK", version, None, ends_initial_events=True)
+        async with aclosing(self._watch(resource, selection, {"resourceVersion": version})) as events:
+            async for event in events:
+                yield event
 
     async def _watch(
         self,
@@ -145,7 +173,7 @@ class HttpClient:
         query: Mapping[str, str],
         *,
         has_initial_events: bool = False,
-    ) -> AsyncIterator[WatchEvent[T]]:
+    ) -> AsyncGenerator[WatchEvent[T], None]:
         request = Request(
             method="GET",
             path=_collection(resource, selection.namespace),
@@ -200,15 +228,24 @@ class HttpClient:
                 yield chunk
 
     async def _list(self, resource: Resource[T], selection: Selector, query: Mapping[str, str]) -> ObjectList[T]:
+        items: list[T] = []
+        version = ""
+        async with aclosing(self._pages(resource, selection, query)) as pages:
+            async for page in pages:
+                version = page.metadata.resource_version
+                items += (self._read(bytes(item), resource.model) for item in page.items or ())
+        return ObjectList(items, version)
+
+    async def _pages(
+        self, resource: Resource[T], selection: Selector, query: Mapping[str, str]
+    ) -> AsyncGenerator[_Page, None]:
         path = _collection(resource, selection.namespace)
         parameters = {**_selectors(selection), **query}
-        items: list[T] = []
         while True:
-            answer = await self._transport.call(Request(method="GET", path=path, query=parameters))
-            page = self._read(answer, _Page)
-            items += (self._read(bytes(item), resource.model) for item in page.items or ())
+            page = self._read(await self._transport.call(Request(method="GET", path=path, query=parameters)), _Page)
+            yield page
             if not page.metadata.next_page:
-                return ObjectList(items, page.metadata.resource_version)
+                return
             parameters["continue"] = page.metadata.next_page
 
     def _event(self, line: bytes, model: type[T], *, has_version: bool) -> WatchEvent[T]:
