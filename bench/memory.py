@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The operator's memory with 0, 1,000 and 10,000 jobs, its restart time, and its CPU usage when idle.
 
-    python bench/memory.py [--jobs N] [--seconds S]
+    python bench/memory.py [--oldest] [--jobs N] [--seconds S]
 
 Each job has four running pods and their services. The operator creates the first job; the others are copies of it, made
 while no operator runs. Memory is PSS (the pages that processes share are divided among them), and its peak is RSS.
@@ -29,24 +29,27 @@ from bench.support.control_plane import (  # noqa: E402
     BenchCluster,
     OperatorProcess,
     bench_cluster,
+    chosen_release,
     load,
+    offer_release,
     operator_process,
     run,
     until,
 )
 from bench.support.job_copies import a_template, copy, name, succeeds  # noqa: E402
 from tarragon.kube.meta import Key  # noqa: E402
+from tools.controlplane import Release  # noqa: E402
 
 WORKERS = 3
 FEW = 1000
 NAMESPACE = "bench"
 GOALS = {"idle": 80.0, "few": 150.0, "many": 512.0}
-BACK = 10.0
+BACK = 4.0
 
 
 class Results:
-    def __init__(self) -> None:
-        title = f"The operator's process, {load()}"
+    def __init__(self, release: Release) -> None:
+        title = f"The operator's process, Kubernetes {release.name}, {load()}"
         self._table = Table("what", "measured", "goal", title=title)
         self._console = Console(width=max(100, Console().width))
 
@@ -84,9 +87,9 @@ async def rest(operator: OperatorProcess, seconds: float) -> str:
     return f"{(operator.cpu() - before) / seconds:.1%} of a core over {seconds:g} s"
 
 
-async def measure(jobs: int, seconds: float) -> None:
-    results = Results()
-    async with bench_cluster() as plane:
+async def measure(release: Release, jobs: int, seconds: float) -> None:
+    results = Results(release)
+    async with bench_cluster(release) as plane:
         namespace = await plane.namespace(NAMESPACE)
         async with operator_process(plane) as operator:
             await operator.ready()
@@ -145,8 +148,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=30.0, help="duration of the measurement when idle")
+    offer_release(parser)
     options = parser.parse_args()
-    run(lambda: measure(options.jobs, options.seconds), 900)
+    release = chosen_release(options)
+    run(lambda: measure(release, options.jobs, options.seconds), 900, release)
 
 
 if __name__ == "__main__":

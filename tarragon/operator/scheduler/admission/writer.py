@@ -5,6 +5,7 @@ It is conditional on the resource version that the decision was based on.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ MAX_MESSAGE_UPDATES = 25
 """Message updates per interval: this many for the head of the queue, and this many for the least recently updated."""
 MAX_NEW_WAITS_PER_CYCLE = 500
 """Waits with a new code written per cycle, so that starts are not delayed by thousands of status writes."""
+MAX_CONCURRENT_WRITES = 16
+"""As many as the reconciler has."""
 MAX_EVENT_LAG_SECONDS = 30.0
 """Events that lag behind our own write by more than this are trusted nevertheless."""
 
@@ -59,6 +62,9 @@ class AdmissionWriter:
         self._last_write: dict[JobId, tuple[str, float]] = {}
         """The job's uid, and when its admission was last written."""
         self._next_message_update = -math.inf
+        # What follows from an admission is derived when it can be sent: a cycle may write hundreds, and the event loop
+        # has other things to do, such as the renewal of the lease.
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT_WRITES)
         self.retry_after: float | None = None
         """Seconds until the postponed writes should be decided again; None if none was postponed."""
 
@@ -125,6 +131,10 @@ class AdmissionWriter:
 
     async def write(self, candidate: Candidate, admission: Admission) -> WrittenAdmission | None:
         """Write the admission. Returns None if the write conflicts or the cache is newer."""
+        async with self._slots:
+            return await self._write(candidate, admission)
+
+    async def _write(self, candidate: Candidate, admission: Admission) -> WrittenAdmission | None:
         metadata = candidate.object.metadata
         decided = self._status_write(candidate, admission)
         patch = {"metadata": {"resourceVersion": metadata.resource_version}, "status": decided.patch}
