@@ -15,7 +15,7 @@ from typing import Any
 
 from tarragon.base.clock import Clock, with_timeout
 from tarragon.base.errors import TarragonError
-from tarragon.client.errors import AlreadyExists, ApiError, Conflict, NotFound
+from tarragon.client.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
 from tarragon.client.port import Client
 from tarragon.kube.codec import format_micro_time
 from tarragon.kube.core import LEASES
@@ -103,8 +103,17 @@ class LeaderElector:
         self._changed_at = 0.0
         self._renewed_at: float | None = None
         self._last_attempt: tuple[LeaseSpec, float] | None = None
+        self.is_answered = False
+        """Whether the server has told yet who holds the lease."""
+        self.refusal: ApiError | None = None
+        """Why no attempt can succeed before somebody changes the cluster. A server that does not respond keeps it."""
         self._on_trouble: list[Callable[[Exception], None]] = []
+        self._on_refusal: list[Callable[[ApiError], None]] = []
         self._on_holder: list[Callable[[str], None]] = []
+
+    @property
+    def key(self) -> Key:
+        return self._claim.key
 
     @property
     def identity(self) -> str:
@@ -141,6 +150,10 @@ class LeaderElector:
         """Call `handler` whenever the server fails. The next attempt follows automatically."""
         self._on_trouble.append(handler)
 
+    def on_refusal(self, handler: Callable[[ApiError], None]) -> None:
+        """Call `handler` with each new `refusal`, instead of the handlers of `on_error`. Attempts go on."""
+        self._on_refusal.append(handler)
+
     def on_new_leader(self, handler: Callable[[str], None]) -> None:
         """Call `handler` with each new holder that is seen, including this process."""
         self._on_holder.append(handler)
@@ -176,13 +189,25 @@ class LeaderElector:
     async def _attempt(self, work: Awaitable[bool]) -> bool:
         """Run one attempt, for at most half the deadline: one that hangs on a dead connection must not be the last."""
         try:
-            return await with_timeout(self._clock, self._terms.renew_deadline / 2, work)
+            succeeded = await with_timeout(self._clock, self._terms.renew_deadline / 2, work)
         except (Conflict, AlreadyExists):
-            return False  # Another process was faster; the next attempt shows which.
+            succeeded = False  # Another process was faster; the next attempt shows which.
         except (ApiError, TimeoutError) as error:
+            self._failed(error)
+            return False
+        self.is_answered, self.refusal = True, None
+        return succeeded
+
+    def _failed(self, error: ApiError | TimeoutError) -> None:
+        if isinstance(error, TimeoutError) or not _is_refusal(error):
             for handler in self._on_trouble:
                 handler(error)
-            return False
+            return
+        is_new = self.refusal is None or str(error) != str(self.refusal)
+        self.refusal = error
+        if is_new:
+            for refused in self._on_refusal:
+                refused(error)
 
     async def _take_if_free(self) -> bool:
         try:
@@ -288,6 +313,15 @@ class LeaderElector:
         if self.holder and self.holder != self._claim.identity:
             return f"{self.holder} holds it"
         return ""
+
+
+def is_missing_namespace(error: ApiError) -> bool:
+    """Whether a create failed because there is no such namespace."""
+    return isinstance(error, NotFound) and (error.status.get("details") or {}).get("kind") == "namespaces"
+
+
+def _is_refusal(error: ApiError) -> bool:
+    return isinstance(error, Forbidden) or is_missing_namespace(error)
 
 
 def _fields(spec: LeaseSpec) -> dict[str, Any]:

@@ -11,17 +11,18 @@ from typing import Any
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
 
 from tarragon.base.clock import FakeClock, SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.cli.jobview.jobs import find_job
 from tarragon.cli.jobview.rows import reason
-from tarragon.client.errors import Forbidden
+from tarragon.client.errors import ApiError, Forbidden, Unauthorized, unavailable
 from tarragon.client.leader_election import TYPED_LEASES, LeaderElectionConfig, LeaseLock
 from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.port import ALL_OBJECTS, Client, Selector
 from tarragon.kube.codec import format_micro_time
-from tarragon.kube.core import LEASES, PODS
+from tarragon.kube.core import LEASES, NAMESPACES, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.health import HttpResponse, ListenAddress, probe_response, serving
 from tarragon.operator.manager.operator import Operator, OperatorOptions
@@ -109,6 +110,24 @@ class WithoutPods(DelegatingClient):
         return await super().list(resource, selection)
 
 
+class Leases(DelegatingClient):
+    """An API that answers whoever reads a Lease as a test says."""
+
+    def __init__(self, client: Client, error: ApiError | None = None) -> None:
+        super().__init__(client)
+        self.error = error
+        self.open = asyncio.Event()
+        self.open.set()
+        self.reads = 0
+
+    async def get(self, resource: Any, key: Key) -> Any:
+        self.reads += 1
+        await self.open.wait()
+        if self.error is not None:
+            raise self.error
+        return await super().get(resource, key)
+
+
 class Running:
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -129,10 +148,12 @@ class Running:
 
 
 @asynccontextmanager
-async def a_process(stage: Stage, name: str, cluster: Any = None, **changes: Any) -> AsyncIterator[Running]:
+async def a_process(
+    stage: Stage, name: str, cluster: Any = None, election: Client | None = None, **changes: Any
+) -> AsyncIterator[Running]:
     lock = LeaseLock(key=KEY, identity=name, config=TERMS)
     settings = replace(ProcessSettings(options=OperatorOptions(seed=1), lease_claim=lock), **changes)
-    doors = ClusterClients(operator=cluster or stage.world.client, leader_election=stage.world.client)
+    doors = ClusterClients(operator=cluster or stage.world.client, leader_election=election or stage.world.client)
     running = Running(Process(doors, stage.world.clock, settings))
     try:
         yield running
@@ -235,6 +256,62 @@ async def test_who_cannot_see_pods_does_not_lead(stage: Stage) -> None:
     async with a_process(stage, "blind", WithoutPods(stage.world.client)) as blind, a_process(stage, "b"):
         await stage.world.until(lambda: holder(stage) == "b")
         assert not blind.leads
+
+
+async def test_one_whose_namespace_does_not_exist_is_not_ready_says_why_and_leads_once_it_does(stage: Stage) -> None:
+    lock = LeaseLock(key=Key("nowhere", "tarragon"), identity="a", config=TERMS)
+    with capture_logs() as lines:
+        async with a_process(stage, "a", lease_claim=lock) as a:
+            await until(stage, lambda: b"nowhere" in a.asks("/readyz").body)
+            told = a.asks("/readyz")
+            assert a.asks("/healthz") == HttpResponse(200, b"ok\n")
+
+            await stage.world.client.create(NAMESPACES, {"metadata": {"name": "nowhere"}})
+            await until(stage, lambda: a.leads)
+            assert a.asks("/readyz") == HttpResponse(200, b"ok\n")
+
+    assert told == HttpResponse(503, b'cannot lead: namespaces "nowhere" not found\n')
+    (line,) = [line for line in lines if line["log_level"] == "error"]
+    assert line["event"] == "cannot lead: the namespace of the Lease does not exist"
+    assert (line["lease"], line["why"]) == ("nowhere/tarragon", 'namespaces "nowhere" not found')
+    assert "MY_POD_NAMESPACE" in line["remedy"]
+
+
+async def test_one_that_may_not_read_its_lease_is_not_ready_until_it_may(stage: Stage) -> None:
+    leases = Leases(stage.world.client, Forbidden({"code": 403, "reason": "Forbidden", "message": "not for you"}))
+    with capture_logs() as lines:
+        async with a_process(stage, "a", election=leases) as a:
+            await until(stage, lambda: a.asks("/readyz") == HttpResponse(503, b"cannot lead: not for you\n"))
+
+            leases.error = None
+            await until(stage, lambda: a.leads and a.asks("/readyz").status == 200)
+
+    assert [line["event"] for line in lines if line["log_level"] == "error"] == ["cannot lead: the Lease is forbidden"]
+
+
+async def test_one_is_not_ready_before_it_knows_that_it_may_lead(stage: Stage) -> None:
+    leases = Leases(stage.world.client)
+    leases.open.clear()
+    async with a_process(stage, "a", election=leases) as a:
+        await until(stage, lambda: leases.reads > 0)
+        assert a.asks("/readyz") == HttpResponse(503, b"the Lease default/tarragon has not been read yet\n")
+
+        leases.open.set()
+        await until(stage, lambda: a.asks("/readyz").status == 200)
+
+
+@pytest.mark.parametrize("others", [unavailable("etcd is down"), Unauthorized({"code": 401, "message": "who?"})])
+async def test_a_standby_stays_ready_while_the_api_does_not_answer(stage: Stage, others: ApiError) -> None:
+    leases = Leases(stage.world.client)
+    async with a_process(stage, "a") as a, a_process(stage, "b", election=leases) as b:
+        await stage.world.until(lambda: holder(stage) == "a")
+        await until(stage, lambda: b.asks("/readyz").status == 200)
+
+        leases.error = others
+        before = leases.reads
+        await until(stage, lambda: leases.reads > before + 2)
+        assert b.asks("/readyz").status == 200
+        assert a.leads
 
 
 async def test_a_lease_that_somebody_takes_away_ends_the_process(stage: Stage) -> None:

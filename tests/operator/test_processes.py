@@ -13,6 +13,7 @@ from http import HTTPStatus
 from itertools import pairwise
 from typing import Any
 
+import aiohttp
 import pytest
 
 from tarragon.client.leader_election import TYPED_LEASES
@@ -80,7 +81,7 @@ async def two_and_a_job(stage: Stage) -> tuple[OperatorProcess, OperatorProcess]
     first = await operator(stage, "first")
     await stage.until(lambda: first.is_leading)
     second = await operator(stage, "second")
-    await stage.until(lambda: "ready, standing by" in second.log.read_text())
+    await stage.until(lambda: "caches synced, standing by" in second.log.read_text())
     await stage.submit("j", PS=group(1), Worker=group(2))
     await stage.until_state("j", "Running")
     assert not second.is_leading
@@ -223,6 +224,22 @@ async def test_one_that_may_do_nothing_and_finds_nothing_installed_waits_and_say
         await stage.until(lambda: one.is_leading)
         assert not one.has_died
         assert await one.stop() == 0
+
+
+async def test_one_whose_namespace_does_not_exist_is_not_ready_until_somebody_creates_it(stage: Stage) -> None:
+    one = await operator(stage, "lost", "--lease-namespace", "nowhere")
+    await stage.until(lambda: "cannot lead: the namespace of the Lease does not exist" in one.log.read_text())
+    (port,) = (line["port"] for line in map(json.loads, one.log.read_text().splitlines()) if "port" in line)
+    async with aiohttp.ClientSession() as session:
+        async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+            told = answer.status, await answer.text()
+
+        await stage.http.create(NAMESPACES, {"metadata": {"name": "nowhere"}})
+        await stage.until(lambda: one.is_leading)
+        async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+            assert (answer.status, await answer.text()) == (200, "ok\n")
+
+    assert told == (503, 'cannot lead: namespaces "nowhere" not found\n')
 
 
 async def test_a_job_of_another_operator_is_not_touched_until_it_is_given_to_us(stage: Stage) -> None:

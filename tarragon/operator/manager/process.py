@@ -21,9 +21,10 @@ import structlog
 
 from tarragon import __version__
 from tarragon.base.clock import Clock, with_timeout
+from tarragon.client.errors import ApiError
 from tarragon.client.http.client import HttpClient
 from tarragon.client.http.transport import RestConfig
-from tarragon.client.leader_election import LeaderElector, LeaseLost
+from tarragon.client.leader_election import LeaderElector, LeaseLost, is_missing_namespace
 from tarragon.client.middleware.fenced import FencedClient
 from tarragon.client.middleware.instrumented import InstrumentedClient
 from tarragon.client.port import Client
@@ -43,6 +44,12 @@ MAX_EXIT_SECONDS = 20.0
 
 SIGNAL_EXIT_BASE = 128
 """Base of the exit codes for signals, as in shells."""
+
+CREATE_NAMESPACE = (
+    "create that namespace, or name the one of the other operators: --lease-namespace, or the variable "
+    "KUBEFLOW_NAMESPACE or MY_POD_NAMESPACE"
+)
+ALLOW_LEASE = "apply deploy/permissions.yaml again, or name another namespace with --lease-namespace"
 
 NO_ROUTES: Routes = MappingProxyType({})
 
@@ -72,6 +79,7 @@ class Process:
             jitter = random.Random(settings.options.seed)
             self.lease = LeaderElector(clients.leader_election, clock, settings.lease_claim, jitter)
             self.lease.on_error(lambda error: log.warning("lease request failed", trouble=str(error)))
+            self.lease.on_refusal(self._log_refusal)
             self.lease.on_new_leader(self._holder_changed)
             cluster = FencedClient(cluster, self.lease)
         self._operator = Operator(cluster, clock, settings.options)
@@ -114,7 +122,7 @@ class Process:
             log.info("leading", lease="none")
             await self._lead()
             return
-        log.info("ready, standing by", identity=self.lease.identity)
+        log.info("caches synced, standing by", identity=self.lease.identity)
         await self.lease.acquire()
         async with asyncio.TaskGroup() as tasks:
             renewal = tasks.create_task(self.lease.renew())
@@ -174,6 +182,8 @@ class Process:
             await self._clock.sleep(NOT_READY_LOG_SECONDS)
             if self._operator.unsynced_kinds:
                 log.warning("not ready: waiting for the first list", kinds=list(self._operator.unsynced_kinds))
+            elif self.lease is not None and self.lease.refusal is not None:
+                self._log_refusal(self.lease.refusal)
 
     @asynccontextmanager
     async def _serving(self, routes: Routes) -> AsyncIterator[None]:
@@ -183,6 +193,17 @@ class Process:
         async with serving(self._settings.listen, routes) as address:
             log.info("listening", host=address.host or "all interfaces", port=address.port)
             yield
+
+    def _log_refusal(self, refusal: ApiError) -> None:
+        is_missing = is_missing_namespace(refusal)
+        log.error(
+            "cannot lead: the namespace of the Lease does not exist"
+            if is_missing
+            else "cannot lead: the Lease is forbidden",
+            lease=str(self.lease.key) if self.lease is not None else "",
+            why=str(refusal),
+            remedy=CREATE_NAMESPACE if is_missing else ALLOW_LEASE,
+        )
 
     def _holder_changed(self, holder: str) -> None:
         log.info("lease holder changed", holder=holder or "none")
@@ -194,6 +215,12 @@ class Process:
         faults = [f"{kind}: not listed yet" for kind in self._operator.unsynced_kinds]
         if self._is_stopping:
             faults.append("stopping")
+        if not faults and self.lease is not None:
+            # A server that does not respond is no fault of this process: a standby that was ready stays ready.
+            if self.lease.refusal is not None:
+                faults.append(f"cannot lead: {self.lease.refusal}")
+            elif not self.lease.is_answered:
+                faults.append(f"the Lease {self.lease.key} has not been read yet")
         return probe_response(faults, 503)
 
 
