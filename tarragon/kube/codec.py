@@ -12,6 +12,7 @@ from tarragon.kube.json_depth import MAX_DEPTH, truncate_depth, with_limited_dep
 
 T = TypeVar("T")
 _encoder = msgspec.json.Encoder()
+_plain_decoder = msgspec.json.Decoder(object)
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 _WITHOUT_SCHEMA = frozenset({dict, list, object, Any})
@@ -39,6 +40,11 @@ def decode(data: bytes | str, model: type[T]) -> T:
     except RecursionError:
         decoded = _decoded_with_limit(data, decoder)
     return decoded
+
+
+def decode_shallow(data: bytes) -> Any:
+    """Decode JSON whose depth the caller has checked. Raises msgspec.DecodeError."""
+    return _decoded(data, _plain_decoder)
 
 
 def _decoded(data: bytes | str, decoder: msgspec.json.Decoder[T]) -> T:

@@ -24,6 +24,7 @@ from tarragon.localcluster.auth.service_account_tokens import (
 
 ANONYMOUS = "system:anonymous"
 _BEARER = "Bearer "
+_IMPERSONATE = "impersonate-"
 _USER, _GROUP, _UID, _EXTRA = "Impersonate-User", "Impersonate-Group", "Impersonate-Uid", "Impersonate-Extra-"
 
 Headers = CIMultiDictProxy[str]
@@ -59,6 +60,8 @@ class Authenticator:
 
 def _impersonated(headers: Headers) -> User | None:
     """Return the user that the headers name, exactly as named; None when they name no user."""
+    if not any(name[: len(_IMPERSONATE)].lower() == _IMPERSONATE for name in headers):
+        return None
     extra: dict[str, tuple[str, ...]] = {}
     for name in headers:
         if name.lower().startswith(_EXTRA.lower()):

@@ -50,6 +50,7 @@ SELECTABLE_FIELDS: Mapping[str, tuple[str, ...]] = {
 """The field selectors of each kind besides name and namespace, as in kube-apiserver."""
 
 _STEPS = {kind: tuple(tuple(path.split(".")) for path in paths) for kind, paths in SELECTABLE_FIELDS.items()}
+_SOURCE, _SUCCESSFUL = ("source",), ("status", "successful")
 _BOOLEANS = frozenset({("spec", "hostNetwork"), ("spec", "unschedulable")})
 """Fields that read as false when they are absent."""
 
@@ -96,15 +97,17 @@ def matcher(kind: str, labels: str, fields: str, further: Collection[str] = ()) 
     return selects
 
 
-def _text(thing: Any, steps: tuple[str, ...]) -> str:
-    value = thing
+def _text(thing: Mapping[str, Any], steps: tuple[str, ...]) -> str:
+    value: Any = thing
     for step in steps:
-        value = value.get(step) if isinstance(value, dict) else None
-    if steps == ("source",):  # the source of an event is an object; the selector means its component
+        value = value.get(step) if type(value) is dict else None
+    if type(value) is str and steps != _SOURCE:
+        return sys.intern(value)
+    if steps == _SOURCE:  # the source of an event is an object; the selector means its component
         value = (value.get("component") if isinstance(value, dict) else None) or thing.get("reportingComponent")
-    if steps == ("status", "successful"):  # the field of a Job is called `succeeded`
+    elif steps == _SUCCESSFUL:  # the field of a Job is called `succeeded`
         return str((thing.get("status") or {}).get("succeeded") or 0)
-    if steps in _BOOLEANS:
+    elif steps in _BOOLEANS:
         return "true" if value is True else "false"
     if isinstance(value, bool):
         return "true" if value else "false"

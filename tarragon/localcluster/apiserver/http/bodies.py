@@ -12,7 +12,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from tarragon.kube.codec import decode
+from tarragon.kube.codec import decode_shallow
 from tarragon.kube.json_depth import MAX_MANIFEST_DEPTH, is_depth_within
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.requests import Json, PatchBody, PatchType
@@ -33,6 +33,8 @@ _ACCEPTED_PATCHES = tuple(each.value for each in PatchType)
 
 async def read(request: web.BaseRequest) -> bytes:
     """Return the whole body. Raises 413 as soon as it is known to be too large, 504 when it arrives too slowly."""
+    if request.content.is_eof() and (request.content_length or 0) <= LIMIT:
+        return request.content.read_nowait()  # a short body is there already, as it comes with the headers
     limits = cast("Connection", request.protocol).limits
     try:
         async with asyncio.timeout(limits.body_seconds):
@@ -129,7 +131,7 @@ def _json_value(data: bytes) -> Any:
     """Raises msgspec.DecodeError, and BadRequest for a value that is nested too deeply to be stored."""
     if not is_depth_within(data, MAX_MANIFEST_DEPTH):
         raise errors.nested_too_deeply()
-    return decode(data, object)
+    return decode_shallow(data)
 
 
 def _yaml(data: bytes, kind: str) -> Any:

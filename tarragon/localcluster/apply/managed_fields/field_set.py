@@ -109,8 +109,17 @@ def _common(left: Fields, right: Fields) -> Fields | None:
 def _cut(node: Fields, tops: Fields) -> Fields | None:
     if is_member(tops):
         return None
-    kept = ((label, _cut(child, tops[label]) if label in tops else child) for label, child in node.items())
-    return _tidy({label: child for label, child in kept if child is not None}) if node else node
+    kept = dict(node)
+    for label, top in tops.items():
+        child = kept.get(label)
+        if child is None:
+            continue
+        rest = _cut(child, top)
+        if rest is None:
+            del kept[label]
+        else:
+            kept[label] = rest
+    return _tidy(kept) if node else node
 
 
 def _children(node: Fields) -> Fields:

@@ -79,16 +79,12 @@ def ownable(thing: Mapping[str, Any], reset: Fields) -> Json:
         if name in _TYPE_META or (node is not None and is_member(node)):
             continue
         if node is not None:
-            value = {each: value[each] for each in value if not _is_member(node, each)}  # noqa: PLW2901 - reduced
+            without = {label[2:] for label, below in node.items() if is_member(below)}
+            value = {each: value[each] for each in value if each not in without}  # noqa: PLW2901 - reduced
         if name == "metadata":
             value = {each: value[each] for each in value if each not in _SERVER_METADATA}  # noqa: PLW2901 - as above
         found[name] = value
     return found
-
-
-def _is_member(node: Fields, name: str) -> bool:
-    below = node.get(f"f:{name}")
-    return below is not None and is_member(below)
 
 
 def filled_in_later(served: ServedKind, thing: Mapping[str, Any]) -> Fields:
@@ -107,7 +103,7 @@ def _as_fields(paths: tuple[Path, ...]) -> Fields:
 
 def _has_path(thing: Any, path: Path) -> bool:
     for name in path:
-        if not isinstance(thing, Mapping) or name not in thing:
+        if type(thing) is not dict or name not in thing:
             return False
         thing = thing[name]
     return True
