@@ -90,6 +90,19 @@ def test_rule_20_no_help_waits_for_what_only_deciding_and_serving_need() -> None
     assert ended.stdout.splitlines()[-1] == "imported: []"
 
 
+def test_the_embedded_server_is_imported_without_the_operator_which_may_follow_when_clients_can_connect() -> None:
+    program = (
+        "import sys\n"
+        "import tarragon.cli.commands.up, tarragon.cli.targets.crds, tarragon.localcluster.daemon.serving\n"
+        "slow = ['numpy', 'cryptography', 'tarragon.operator.manager', 'tarragon.scheduling.cycle']\n"
+        "print([each for each in slow if each in sys.modules])"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert ended.stdout == "[]\n"
+
+
 @pytest.mark.parametrize("name", OF_JOBS)
 def test_rule_20_tab_behind_a_command_imports_no_more_than_the_names_of_jobs_need(name: str, shell: Shell) -> None:
     program = (

@@ -57,6 +57,13 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+async def test_a_server_and_the_client_that_starts_it_agree_on_one_authority(tmp_path: Path) -> None:
+    both = (asyncio.to_thread(ensure_certificates, Home(tmp_path), NOW) for _ in range(2))
+    first, _ = await asyncio.gather(*both)
+
+    assert await shake_hands(first, "localhost") == "hello"
+
+
 def test_valid_certificates_are_kept(tmp_path: Path) -> None:
     ensure_certificates(Home(tmp_path), NOW)
     before = content(tmp_path)

@@ -41,8 +41,9 @@ from tarragon.operator.manager.process import ClusterClients, Process
 from tarragon.operator.manager.settings import ProcessSettings
 from tarragon.operator.metrics.meter import Meter, NoMeter
 from tarragon.operator.progress import server
+from tarragon.operator.progress.authority import ServerCertificate
 from tarragon.operator.progress.receiver import BURST
-from tarragon.operator.progress.server import ProgressOptions, ServerCertificate
+from tarragon.operator.progress.server import ProgressOptions
 from tarragon.operator.progress.token_reviews import read_claims
 from tarragon.operator.progress.writer import SECONDS_BETWEEN
 from tarragon.plan.objects.progress import AUDIENCE, AUTHORITY_ANNOTATION, URL_VARIABLE

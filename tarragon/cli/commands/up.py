@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +24,12 @@ from tarragon.cli.targets.embedded_nodes import NodeFlag, node_settings, parse_n
 from tarragon.cli.targets.resolving import require_local
 
 if TYPE_CHECKING:
+    from tarragon.base.clock import Clock
+    from tarragon.client.port import Client
+    from tarragon.localcluster.home.home import Home
     from tarragon.localcluster.home.lock import ServerInfo
+    from tarragon.operator.manager.operator import OperatorOptions
+    from tarragon.plan.objects.accelerators import Accelerator
 
 IDLE_SECONDS = 600.0
 """A cluster in the background stops after this long without running pods and client requests."""
@@ -68,14 +76,12 @@ def command(
     from tarragon.cli.targets.extras import LOCAL, require_extra
 
     require_extra(LOCAL, "the local cluster")
+    gc.disable()  # until the server is ready: nothing that is imported is garbage
+    with _without_system_authorities():
+        import aiohttp  # noqa: F401 - what follows imports it
     from tarragon.cli.targets.crds import prepare_embedded, prepare_without_operator
     from tarragon.localcluster.daemon.cluster import LocalClusterSettings as ClusterSettings
     from tarragon.localcluster.daemon.serving import serve
-    from tarragon.operator.log_reading.log_reader import EMBEDDED_LOG_READING
-    from tarragon.operator.manager.operator import run
-    from tarragon.plan.config.published import EMBEDDED_NAMESPACE
-    from tarragon.plan.objects.logs import LogFormat
-    from tarragon.plan.objects.settings import OperatorSettings as PlanSettings
 
     require_local(settings, "up")
     wanted = ClusterSettings(
@@ -87,17 +93,57 @@ def command(
         prepare=prepare_without_operator if without_operator else prepare_embedded,
     )
     clock = SystemClock()
-    plan = PlanSettings(
-        log_format=LogFormat(logs_of_jobs), accelerators=process_environment.read_accelerators(config_file)
-    )
-    options = replace(
-        scheduling.operator_options(plan, EMBEDDED_NAMESPACE),
-        log_reading=EMBEDDED_LOG_READING,
-        progress=embedded_progress(embedded_home()),
-    )
-    companions = [] if without_operator else [partial(run, clock=clock, options=options)]
+    accelerators = process_environment.read_accelerators(config_file)
+    if scheduling.queues is not None:
+        scheduling.rules()  # a file with mistakes is reported before anything starts
+    load = partial(_operator_options, scheduling, logs_of_jobs, accelerators, embedded_home())
+    companions = [] if without_operator else [partial(_run_operator, clock=clock, load=load)]
     process_environment.configure_logging(settings, "json" if background else "text")
     asyncio.run(serve(wanted, clock, companions, partial(_ready, kubeconfig or embedded_home().kubeconfig)))
+
+
+@contextmanager
+def _without_system_authorities() -> Iterator[None]:
+    """Hide the machine's certificate authorities: aiohttp loads them when it is imported, which takes 40 ms.
+
+    This process verifies only its own certificates, with contexts of its own.
+    """
+    hidden = {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
+    before = {name: os.environ.get(name) for name in hidden}
+    os.environ.update(hidden)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+async def _run_operator(cluster: Client, clock: Clock, load: Callable[[], OperatorOptions]) -> None:
+    """Run the operator. It is imported here, which takes half a second, while clients can already connect."""
+    options = await asyncio.to_thread(load)
+    from tarragon.operator.manager.operator import run
+
+    gc.freeze()  # what was imported is never garbage
+    await run(cluster, clock, options)
+
+
+def _operator_options(
+    scheduling: SchedulingOptions, logs_of_jobs: str, accelerators: Mapping[str, Accelerator], home: Home
+) -> OperatorOptions:
+    from tarragon.operator.log_reading.log_reader import EMBEDDED_LOG_READING
+    from tarragon.plan.config.published import EMBEDDED_NAMESPACE
+    from tarragon.plan.objects.logs import LogFormat
+    from tarragon.plan.objects.settings import OperatorSettings as PlanSettings
+
+    plan = PlanSettings(log_format=LogFormat(logs_of_jobs), accelerators=accelerators)
+    return replace(
+        scheduling.operator_options(plan, EMBEDDED_NAMESPACE),
+        log_reading=EMBEDDED_LOG_READING,
+        progress=embedded_progress(home),
+    )
 
 
 def _ready(kubeconfig: Path, server: ServerInfo) -> None:

@@ -87,12 +87,12 @@ def identity(environment: Environment) -> str:
 
 def read_accelerators(file: Path | None) -> Mapping[str, Accelerator]:
     """Read a controller config file of the v1alpha1 operator; empty without a file. Raises BadConfig."""
+    if file is None:
+        return {}
     import yaml
 
     from tarragon.plan.objects.accelerators import decode_controller_config
 
-    if file is None:
-        return {}
     try:
         config = decode_controller_config(yaml.safe_load(file.read_bytes()))
     except OSError as error:

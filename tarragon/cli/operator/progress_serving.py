@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from tarragon.client.port import Client
     from tarragon.localcluster.home.home import Home
-    from tarragon.operator.progress.server import ProgressOptions, ServerCertificate
+    from tarragon.operator.progress.authority import ServerCertificate
+    from tarragon.operator.progress.server import ProgressOptions
 
 
 P = ParamSpec("P")
@@ -88,7 +89,7 @@ def progress_serving_options(command: Callable[P, None]) -> Callable[P, None]:
 
 def _certificate(home: Home, now: dt.datetime) -> ServerCertificate:
     from tarragon.localcluster.daemon.certificates import ensure_certificates
-    from tarragon.operator.progress.server import ServerCertificate
+    from tarragon.operator.progress.authority import ServerCertificate
 
     files = ensure_certificates(home, now)
     text = files.authority.read_text()

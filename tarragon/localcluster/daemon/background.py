@@ -24,7 +24,7 @@ from tarragon.localcluster.home.lock import ServerInfo, is_locked, read_server
 STOP_PODS_SIGNAL = signal.SIGUSR1
 """The signal that makes a server stop all pods before it stops. SIGTERM leaves them running for the next server."""
 
-_POLL_SECONDS = 0.03
+_POLL_SECONDS = 0.01
 _REQUEST_TIMEOUT = 5.0
 _READYZ_SECONDS = 1.0
 _UNFINISHED = "/api/v1/pods?limit=1&fieldSelector=status.phase!=Succeeded,status.phase!=Failed"
@@ -138,6 +138,24 @@ async def _starting(home: Home, clock: Clock) -> AsyncIterator[None]:
 
 async def _start(home: Home, clock: Clock, launch: Launch) -> ServerInfo:
     child = _spawn(home, launch)
+    issuing = asyncio.create_task(asyncio.to_thread(_issue_certificates, home, clock))
+    try:
+        return await _until_ready(home, clock, launch, child)
+    finally:
+        await issuing
+
+
+def _issue_certificates(home: Home, clock: Clock) -> None:
+    """Issue the certificates of a new home here, while the server is still busy with its imports."""
+    if home.ca.exists():
+        return
+    from tarragon.localcluster.daemon.certificates import ensure_certificates  # noqa: PLC0415 - not in later starts
+
+    with suppress(OSError):  # the server will say what is wrong
+        ensure_certificates(home, clock.now())
+
+
+async def _until_ready(home: Home, clock: Clock, launch: Launch, child: _Child) -> ServerInfo:
     deadline = clock.monotonic() + launch.start_timeout
     exit_code: int | None = None
     while clock.monotonic() < deadline:

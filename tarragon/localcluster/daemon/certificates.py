@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from contextlib import suppress
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,15 +30,29 @@ class CertificateFiles:
 
 
 def ensure_certificates(home: Home, now: dt.datetime) -> CertificateFiles:
-    """The certificate files of the home, issued if they are missing or about to expire. Raises OSError."""
+    """The certificate files of the home, issued if they are missing or about to expire. Raises OSError.
+
+    The server and the client that starts it both call this: one issues them, and the other waits.
+    """
     files = CertificateFiles(home.ca, home.folder / "server.crt", home.folder / "server.key")
     authority_key = home.folder / "ca.key"
-    if not _is_valid(files.authority, now) or not authority_key.exists():
-        _make_authority(files, authority_key, now)
-    address = preferred_address(home.store_path, KUBERNETES)
-    if not (_is_valid(files.chain, now) and _has_address(files.chain, address) and files.key.exists()):
-        _make_server(files, authority_key, address, now)
+    with _locked(home.certificates_lock):
+        if not _is_valid(files.authority, now) or not authority_key.exists():
+            _make_authority(files, authority_key, now)
+        address = preferred_address(home.store_path, KUBERNETES)
+        if not (_is_valid(files.chain, now) and _has_address(files.chain, address) and files.key.exists()):
+            _make_server(files, authority_key, address, now)
     return files
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _is_valid(certificate: Path, now: dt.datetime) -> bool:

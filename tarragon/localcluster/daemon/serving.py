@@ -179,6 +179,7 @@ def _stop_signal() -> Iterator[asyncio.Future[int]]:
 def _tune_garbage_collection() -> None:
     """Exclude objects of the start-up, which are never garbage, from collections, and collect less often."""
     gc.freeze()
+    gc.enable()  # the caller may have disabled it during the start
     gc.set_threshold(50_000, 20, 50)
 
 

@@ -68,6 +68,11 @@ class Home:
         return self.folder / "start.lock"
 
     @property
+    def certificates_lock(self) -> Path:
+        """Locked while certificates are issued."""
+        return self.folder / "certificates.lock"
+
+    @property
     def ca(self) -> Path:
         return self.folder / "ca.crt"
 

@@ -17,7 +17,6 @@ from tarragon.client.errors import Conflict
 from tarragon.client.port import Client
 from tarragon.kube.core import SECRETS
 from tarragon.kube.meta import Key, ObjectMeta, PartialObject
-from tarragon.operator.progress.server import ServerCertificate
 
 SECRET_NAME = "tarragon-progress"  # noqa: S105 - the name of an object
 """Of the Secret, and of the Service that leads to the server."""
@@ -32,6 +31,15 @@ class _Secret(PartialObject, frozen=True):
 
 
 _TYPED_SECRETS = SECRETS.with_model(_Secret)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerCertificate:
+    """The server's certificate and key, and the authority that clients must trust, in PEM."""
+
+    authority: str
+    chain: bytes
+    key: bytes
 
 
 @dataclass(frozen=True, slots=True)

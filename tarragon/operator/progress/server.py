@@ -23,6 +23,7 @@ from tarragon.client.port import Client
 from tarragon.job.progress import MAX_BODY_BYTES
 from tarragon.kube.codec import encode
 from tarragon.kube.meta import JsonObject, Key
+from tarragon.operator.progress.authority import ServerCertificate
 from tarragon.operator.progress.receiver import Answer, ProgressReceiver, Report
 from tarragon.plan.objects.progress import AUDIENCE
 
@@ -56,15 +57,6 @@ _SILENT = logging.getLogger(f"{__name__}.aiohttp")
 _SILENT.disabled = True
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerCertificate:
-    """The server's certificate and key, and the authority that clients must trust, in PEM."""
-
-    authority: str
-    chain: bytes
-    key: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
