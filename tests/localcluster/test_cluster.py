@@ -26,7 +26,8 @@ def in_home(folder: Path) -> LocalClusterSettings:
 
 @asynccontextmanager
 async def running(settings: LocalClusterSettings, *companions: BackgroundCoroutine) -> AsyncIterator[LocalCluster]:
-    cluster = await LocalCluster.start(settings, CLOCK, companions)
+    cluster = await LocalCluster.start(settings, CLOCK)
+    cluster.run_companions(companions)
     try:
         yield cluster
     finally:

@@ -56,7 +56,7 @@ from tarragon.localcluster.services.kubernetes_service import KubernetesServiceC
 from tarragon.localcluster.services.proxy import ServiceProxy
 
 BackgroundCoroutine = Callable[[Client], Coroutine[Any, Any, None]]
-"""A coroutine that runs in the cluster's process with an in-process client. A companion of `start` never ends."""
+"""A coroutine that runs in the cluster's process with an in-process client. A companion never ends."""
 
 _UNFINISHED = Selector(field_selector="status.phase!=Succeeded,status.phase!=Failed")
 _EXTRA_SECONDS = 30.0
@@ -112,9 +112,7 @@ class LocalCluster:
         self._kubelets: list[asyncio.Task[None]] = []
 
     @classmethod
-    async def start(
-        cls, settings: LocalClusterSettings, clock: Clock, companions: Sequence[BackgroundCoroutine] = ()
-    ) -> LocalCluster:
+    async def start(cls, settings: LocalClusterSettings, clock: Clock) -> LocalCluster:
         """Start a cluster, which serves requests on return. If it raises TarragonError, nothing is left running."""
         api = await Api.open(settings.home.store_path, clock)
         try:
@@ -129,8 +127,16 @@ class LocalCluster:
         except BaseException:
             await cluster.stop()
             raise
-        cluster._run(companions)
+        cluster._run()
         return cluster
+
+    def run_companions(self, companions: Sequence[BackgroundCoroutine]) -> None:
+        """Run these beside the cluster until it stops, and again after each failure."""
+        named_companions = [
+            (f"companion {number}", functools.partial(companion, self._client))
+            for number, companion in enumerate(companions)
+        ]
+        self._companions += self._started(named_companions)
 
     async def stop(self) -> None:
         """Answer open requests, store pending writes, and stop. Containers keep running; the next start adopts them."""
@@ -171,14 +177,9 @@ class LocalCluster:
     def last_request(self) -> float:
         return self._server.last_request
 
-    def _run(self, companions: Sequence[BackgroundCoroutine]) -> None:
-        named_companions = [
-            (f"companion {number}", functools.partial(companion, self._client))
-            for number, companion in enumerate(companions)
-        ]
+    def _run(self) -> None:
         self._kubelets = self._started(self._nodes.tasks())
         self._controllers = self._started(self._parts())
-        self._companions = self._started(named_companions)
 
     def _started(self, parts: Iterable[RestartableTask]) -> list[asyncio.Task[None]]:
         guards = ((name, guarded(name, start, self._clock, self._jitter)) for name, start in parts)

@@ -66,12 +66,13 @@ async def serve(
     _allow_many_files()
     with _stop_signal() as stop_signal:
         async with lock_home(home, clock) as hold:
-            cluster = await _start_unless_stopped(stop_signal, LocalCluster.start(settings, clock, companions))
+            cluster = await _start_unless_stopped(stop_signal, LocalCluster.start(settings, clock))
             if cluster is None:
                 return
             try:
                 ready(_announce(settings, cluster, clock))
                 _tune_garbage_collection()
+                cluster.run_companions(companions)  # they may take their time until they run
                 await _until_the_end(settings, cluster, clock, _StopConditions(stop_signal, hold))
             finally:
                 home.server.unlink(missing_ok=True)
