@@ -33,8 +33,10 @@ _ACCEPTED_PATCHES = tuple(each.value for each in PatchType)
 
 async def read(request: web.BaseRequest) -> bytes:
     """Return the whole body. Raises 413 as soon as it is known to be too large, 504 when it arrives too slowly."""
-    if request.content.is_eof() and (request.content_length or 0) <= LIMIT:
-        return request.content.read_nowait()  # a short body is there already, as it comes with the headers
+    if request.content.is_eof():  # a short body comes with the headers
+        if len(data := request.content.read_nowait()) > LIMIT:  # compressed, it was shorter
+            raise _too_large()
+        return data
     limits = cast("Connection", request.protocol).limits
     try:
         async with asyncio.timeout(limits.body_seconds):

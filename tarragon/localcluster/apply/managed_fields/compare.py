@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tarragon.localcluster.apply.managed_fields.extract import added_fields, outline_of
+from tarragon.localcluster.apply.managed_fields.extract import added_fields
 from tarragon.localcluster.apply.managed_fields.field_set import LEAF_NODE, SELF, Fields, union, without_subtrees
 from tarragon.localcluster.apply.managed_fields.field_types import FREE, FieldType
 from tarragon.localcluster.apply.managed_fields.list_items import REPEATED, items_by_label
@@ -44,27 +44,6 @@ def compare(field_type: FieldType, old: Mapping[str, Any], new: Mapping[str, Any
     found = _Difference()
     found.compare_maps(field_type, old, new)
     return Comparison(found.added, found.removed, found.modified)
-
-
-def written_by_create(field_type: FieldType, zero: Mapping[str, Any], new: Mapping[str, Any]) -> Fields:
-    """The fields that `compare` finds added or modified. Of a zero value, few fields are there before."""
-    outline, nested = outline_of(field_type, tuple(new))
-    found = _children(outline)
-    for label, below, name in nested:
-        if name not in zero:
-            found[label] = added_fields(below, new[name])
-    for name in zero.keys() & new.keys():
-        label, below = field_type.fields.get(name) or (f"f:{name}", field_type.element or FREE)
-        before, after = zero[name], new[name]
-        if below.kind == "map" and before and _are_both(dict, before, after):
-            written = written_by_create(below, before, after) or None
-        else:
-            written = compare(field_type, {name: before}, {name: after}).written.get(label)
-        if written is None:
-            del found[label]
-        else:
-            found[label] = written
-    return found
 
 
 class _Difference:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tarragon.localcluster.apply.managed_fields.field_set import LEAF_NODE, SELF, Fields
-from tarragon.localcluster.apply.managed_fields.field_types import FREE, MAX_CACHED_SHAPES, FieldType, Outline
+from tarragon.localcluster.apply.managed_fields.field_types import FREE, MAX_CACHED_SHAPES, FieldType
 from tarragon.localcluster.apply.managed_fields.list_items import REPEATED, items_by_label
 
 _MIN_CACHED_ITEMS = 4
@@ -90,7 +90,7 @@ def _cache_key(field_type: FieldType, items: list[Any]) -> Any:
         return None
     key, cached = field_type.keys[0][0], field_type.element.shapes
     try:
-        shapes = tuple(map(tuple, items))
+        shapes = tuple([tuple(item) for item in items])
         marks = tuple([item[key] for item in items])
     except (TypeError, KeyError):
         return None  # not every item is an object with that key
@@ -118,30 +118,17 @@ def _added_map(field_type: FieldType, value: Mapping[str, Any]) -> Fields:
         return cached
     if not field_type.fields and field_type.element is not None and field_type.element.kind == "leaf":
         return {SELF: LEAF_NODE, **{f"f:{name}": LEAF_NODE for name in sorted(names)}}
-    outline, nested = outline_of(field_type, names)
-    if not nested:
-        return outline
-    node = dict(outline)
-    for label, below, name in nested:
-        node[label] = added_fields(below, value[name])
-    return node
-
-
-def outline_of(field_type: FieldType, names: tuple[str, ...]) -> Outline:
-    """The node of a map with these fields, without what is below them, and the fields that are no leaves."""
-    cached = field_type.outlines.get(names)
-    if cached is not None:
-        return cached
     node: Fields = {SELF: LEAF_NODE}
-    nested: list[tuple[str, FieldType, str]] = []
+    is_flat = True
     for name in sorted(names):
-        label, below = field_type.fields.get(name) or (f"f:{name}", field_type.element or FREE)
-        node[label] = LEAF_NODE
-        if below.kind != "leaf":
-            nested.append((label, below, name))
-    outline = node, tuple(nested)
-    if nested and len(field_type.outlines) < MAX_CACHED_SHAPES:
-        field_type.outlines[names] = outline
-    elif not nested and field_type.fields.keys() >= set(names) and len(field_type.shapes) < MAX_CACHED_SHAPES:
+        declared = field_type.fields.get(name)
+        if declared is not None:
+            label, below = declared
+            is_flat = is_flat and below.kind == "leaf"
+            node[label] = LEAF_NODE if below.kind == "leaf" else added_fields(below, value[name])
+        else:
+            is_flat = False
+            node[f"f:{name}"] = added_fields(field_type.element or FREE, value[name])
+    if is_flat and len(field_type.shapes) < MAX_CACHED_SHAPES:
         field_type.shapes[names] = node
-    return outline
+    return node

@@ -28,11 +28,10 @@ class FieldType:
     `keys` (with their default values) or, without keys, by their value. A `free` type takes the form of its value.
     `scalar` is the required type of a leaf (string, number, boolean), empty for any.
     `shapes` caches the field sets of objects that have only leaves, by their field names, and `lists` those of lists
-    of such objects, by key values and field names. `outlines` caches the sets of other objects, without what is below
-    their fields, and the fields that have something below: label, type and name.
+    of such objects, by key values and field names.
     """
 
-    __slots__ = ("element", "fields", "keys", "kind", "lists", "outlines", "scalar", "shapes")
+    __slots__ = ("element", "fields", "keys", "kind", "lists", "scalar", "shapes")
 
     def __init__(self, kind: Kind = "leaf") -> None:
         self.kind: Kind = kind
@@ -42,15 +41,12 @@ class FieldType:
         self.keys: tuple[tuple[str, Any], ...] = ()
         self.shapes: dict[tuple[str, ...], dict[str, Any]] = {}
         self.lists: dict[Any, dict[str, Any]] = {}
-        self.outlines: dict[tuple[str, ...], Outline] = {}
 
     def field_type(self, name: str) -> FieldType:
         """The type of a map's value, `FREE` if it is not declared."""
         field = self.fields.get(name)
         return field[1] if field is not None else self.element or FREE
 
-
-Outline = tuple[dict[str, Any], tuple[tuple[str, FieldType, str], ...]]
 
 LEAF = FieldType()
 FREE = FieldType("free")

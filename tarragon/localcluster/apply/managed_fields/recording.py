@@ -8,7 +8,7 @@ from typing import Any
 
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.apply.managed_fields import field_set
-from tarragon.localcluster.apply.managed_fields.compare import compare, written_by_create
+from tarragon.localcluster.apply.managed_fields.compare import compare
 from tarragon.localcluster.apply.managed_fields.entries import (
     BadEntriesError,
     Entry,
@@ -43,8 +43,8 @@ def record_create(served: ServedKind, thing: Json, given: list[Entry] | None, wr
     if entries:
         _set_entries(thing, after_update(entries, compare(scope.type, zero_value(served), thing), scope))
         return
-    written = written_by_create(scope.type, zero_value(served), ownable(thing, scope.reset_fields))
-    owned = field_set.without_subtrees(written, scope.reset_fields)
+    change = compare(scope.type, zero_value(served), ownable(thing, scope.reset_fields))
+    owned = field_set.without_subtrees(change.written, scope.reset_fields)
     if owned:
         thing["metadata"]["managedFields"] = [entry_of(scope.entry_header, owned)]
 
