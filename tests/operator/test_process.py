@@ -262,7 +262,7 @@ async def test_one_whose_namespace_does_not_exist_is_not_ready_says_why_and_lead
     lock = LeaseLock(key=Key("nowhere", "tarragon"), identity="a", config=TERMS)
     with capture_logs() as lines:
         async with a_process(stage, "a", lease_claim=lock) as a:
-            await until(stage, lambda: b"nowhere" in a.asks("/readyz").body)
+            await until(stage, lambda: b"cannot lead" in a.asks("/readyz").body)
             told = a.asks("/readyz")
             assert a.asks("/healthz") == HttpResponse(200, b"ok\n")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
 import json
 import random
@@ -448,6 +449,15 @@ async def test_a_body_beyond_the_limit_is_cut_off(wire: Wire, sent: str) -> None
     ) as response:
         assert response.status == 413
         assert (await response.json())["reason"] == "RequestEntityTooLarge"
+    assert (await wire("GET", f"{PODS}/p"))[0] == 404
+
+
+async def test_a_compressed_body_is_measured_when_it_is_unpacked(wire: Wire) -> None:
+    small = gzip.compress(json.dumps(pod("p", nodeName="n" * (4 * 1024 * 1024))).encode())
+    headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+
+    async with wire.session.post(wire.url + PODS, data=small, headers=headers) as response:
+        assert response.status == 413
     assert (await wire("GET", f"{PODS}/p"))[0] == 404
 
 
