@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 
 import structlog
@@ -30,6 +31,7 @@ class EventRecorder:
         self._counts: OrderedDict[str, int] = OrderedDict()
         self._unwritten: dict[str, int] = {}
         """Occurrences of each event that is being written, which came meanwhile."""
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def record(self, event: Event) -> None:
         """Create the event, or increment its count. An event of a lasting state is never incremented.
@@ -50,6 +52,16 @@ class EventRecorder:
             log.debug("an event could not be written", reason=event.reason, about=about, error=str(error))
         finally:
             del self._unwritten[event.name]
+
+    def record_later(self, event: Event) -> None:
+        """Record the event without making the caller wait for it. `drain` waits for all of these."""
+        task = asyncio.ensure_future(self.record(event))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def drain(self) -> None:
+        """Wait until all events of `record_later` are written. Raises what prevented one, such as a lost lease."""
+        await asyncio.gather(*self._tasks)
 
     async def _write(self, event: Event, occurrences: int) -> None:
         count = self._counts.get(event.name)

@@ -60,15 +60,29 @@ def is_recorded(manifest: Manifest) -> bool:
 
 def tells_generation(framework: Framework, manifest: Manifest, dialect: Dialect) -> bool:
     """Whether the spec alone tells that the job is of this dialect: without a record of Tarragon's, and without what
-    kubectl and the API server know of the version in which it was written.
+    the API server knows of the version in which it was written, and both with and without what kubectl knows of that.
     """
+    applied = _map(_map(manifest.get("metadata")).get("annotations")).get(LAST_APPLIED_ANNOTATION)
     plain: dict[str, Json] = {
         "apiVersion": framework.resource.api_version,
         "kind": manifest.get("kind"),
         "metadata": {},
         "spec": manifest.get("spec"),
     }
-    return dialect_of(framework, plain) is dialect
+    if dialect_of(framework, plain) is not dialect:
+        return False
+    with_annotation = {**plain, "metadata": {"annotations": {LAST_APPLIED_ANNOTATION: applied}}}
+    return applied is None or dialect_of(framework, with_annotation) is dialect
+
+
+def with_applied_version_only(annotations: Mapping[str, str]) -> dict[str, str]:
+    """The annotations, of which that of `kubectl apply` is reduced to the version in which the job was applied."""
+    applied = annotations.get(LAST_APPLIED_ANNOTATION)
+    if applied is None:
+        return dict(annotations)
+    version = _applied_version(applied)
+    kept = {name: value for name, value in annotations.items() if name != LAST_APPLIED_ANNOTATION}
+    return kept | ({LAST_APPLIED_ANNOTATION: f'{{"apiVersion":{json.dumps(version)}}}'} if version else {})
 
 
 def recorded_generation(found: CustomObject) -> str | None:
@@ -111,10 +125,18 @@ def written_version(framework: Framework, manifest: Manifest) -> Json:
 
 def _last_applied(metadata: JsonObject) -> Json:
     text = _map(metadata.get("annotations")).get(LAST_APPLIED_ANNOTATION)
+    return _applied_version(text) if isinstance(text, str) else None
+
+
+def _applied_version(text: str) -> str | None:
     try:
-        return _map(json.loads(text)).get("apiVersion") if isinstance(text, str) else None
-    except (ValueError, RecursionError):
+        return decode(text.encode(), _Applied).api_version or None
+    except (msgspec.DecodeError, UnicodeEncodeError):
         return None
+
+
+class _Applied(PartialObject, frozen=True):
+    api_version: str = ""
 
 
 def _first_written(metadata: JsonObject) -> Json:

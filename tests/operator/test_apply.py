@@ -11,10 +11,10 @@ from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.port import DEFAULT_DELETE, Client, DeleteOptions
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.eviction_notice import EVICTION_TIME_ANNOTATION
-from tarragon.kube.core import EVENTS, PODS
+from tarragon.kube.core import EVENTS, PODS, SERVICES
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import CustomObject, Key
-from tarragon.operator.reconciler.apply import ApplyContext, apply
+from tarragon.operator.reconciler.apply import INITIAL_BATCH, ApplyContext, CreateRefused, apply
 from tarragon.plan.view.actions import Actions, AnnotatePod, Create, Delete
 from tests.localcluster.controllers.world import PATIENCE
 from tests.operator.stage import TFJOBS, Stage, group, job
@@ -161,3 +161,36 @@ async def test_who_is_to_stop_while_a_write_is_under_way_waits_for_no_answer_and
         await asyncio.wait({work})
     assert work.cancelled()
     assert sorted(cluster.asked) == ["events", "pods"]
+
+
+class CountingCreates(DelegatingClient):
+    """An API that refuses pods, as a quota does, and counts those that are asked for at once."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        self.made: list[str] = []
+        self.refused = 0
+
+    async def create(self, resource: Any, body: Any) -> Any:
+        if resource.plural == PODS.plural:
+            self.refused += 1
+            raise Forbidden({"code": 403, "reason": "Forbidden", "message": "exceeded quota"})
+        self.made.append(resource.plural)
+        return await super().create(resource, body)
+
+
+async def test_a_quota_of_pods_refuses_few_of_them_however_many_services_were_made_before(stage: Stage) -> None:
+    found = await stage.world.client.create(TFJOBS, job("a", Worker=group(1)))
+    spec: dict[str, Any] = {"containers": [{"name": "tensorflow", "image": "i"}]}
+    creates = [
+        Create(resource=kind, body={"metadata": {"name": f"a-worker-{index}", "namespace": "default"}, "spec": spec})
+        for kind, spec in ((SERVICES, {"ports": [{"port": 1}]}), (PODS, spec))
+        for index in range(40)
+    ]
+    cluster = CountingCreates(stage.world.client)
+
+    with pytest.raises(CreateRefused):
+        await carried_out(stage, cluster, found, Actions(creates=creates))
+
+    assert cluster.made.count(SERVICES.plural) == 40
+    assert cluster.refused == INITIAL_BATCH

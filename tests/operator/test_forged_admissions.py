@@ -15,6 +15,7 @@ from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.operator.metrics.meter import NoMeter
+from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 from tests.operator.stage import TFJOBS, Json, Stage, group, job
 
@@ -237,4 +238,24 @@ async def test_a_claim_for_a_replica_type_that_the_job_does_not_have_holds_nothi
 
     await stage.until_pods("honest-worker-0")
     await stage.world.until(lambda: "wait" in stage.admission("forged"))
+    assert not any(name.startswith("forged") for name in stage.made())
+
+
+async def test_a_forged_admission_of_a_job_that_another_operator_gives_back_is_refused(stage: Stage) -> None:
+    await stage.node("n", cpu="64")
+    queues = {"default": QueueRules(quota={CPU: 1000})}
+    settings = OperatorSettings(other_managers={"TFJob": "another operator"})
+    options = OperatorOptions(seed=1, settings=settings, rules=lambda: SchedulingRules(queues=queues))
+    operator = Operator(stage.world.client, stage.world.clock, options)
+    stage.keep(asyncio.create_task(operator.run()))
+    await stage.submit("forged", Worker=group(4, cpu="8"))
+    await stage.world.until(lambda: bool(stage.events("LeftToOtherOperator")))
+    await forge(stage, "forged", claim({"n": "0-3"}, 4))
+    await stage.submit("next", Worker=group(1, cpu="1"))  # until it is seen, so is the forged admission
+    await stage.world.until(lambda: len(stage.events("LeftToOtherOperator")) == 2)
+
+    operator.leave_kinds_to({})
+
+    await stage.world.until(lambda: condition(stage, "forged", "AdmissionRefused") is not None)
+    await stage.until_pods("next-worker-0")
     assert not any(name.startswith("forged") for name in stage.made())

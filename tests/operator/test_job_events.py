@@ -1,7 +1,14 @@
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
+from tarragon.client.middleware.delegating import DelegatingClient
+from tarragon.client.port import Client
+from tarragon.kube.core import EVENTS
 from tarragon.kube.event import MESSAGE_LIMIT, ObjectReference
 from tarragon.kube.meta import Key
+from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.operator.reconciler.apply import summary_event
 from tests.operator.stage import Stage, group
 
@@ -71,3 +78,31 @@ async def test_a_job_that_is_admitted_at_once_has_two_events_until_its_pods_are_
 
     assert stage.events("TFJobCreated") == ["TFJob a is created; 3 of 3 replicas are scheduled"]
     assert stage.events("Admitted") == []
+
+
+class SlowEvents(DelegatingClient):
+    """An API whose events are not taken before the test says so."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        self.let_through = asyncio.Event()
+
+    async def create(self, resource: Any, body: Any) -> Any:
+        if resource.plural == EVENTS.plural:
+            await self.let_through.wait()
+        return await super().create(resource, body)
+
+
+async def test_an_event_of_one_job_that_is_slow_to_be_written_holds_up_no_other_job_and_is_not_lost(
+    stage: Stage,
+) -> None:
+    await stage.node("n")
+    slow = SlowEvents(stage.world.client)
+    stage.start(Operator(slow, stage.world.clock, OperatorOptions(seed=1)).run())
+    await stage.submit("a", Worker=group(1))
+    await stage.until_pods("a-worker-0")
+    await stage.submit("b", Worker=group(1))
+    await stage.until_pods("a-worker-0", "b-worker-0")
+
+    slow.let_through.set()
+    await stage.world.until(lambda: len(stage.events("TFJobCreated")) == 2)

@@ -299,6 +299,8 @@ async def test_a_definition_that_drops_our_part_of_the_status_ends_no_pod_and_is
     await stage.world.until(lambda: bool(stage.events("StatusNotKept")))
 
     assert stage.job("a")["status"].get("tarragon") is None
+    # Nothing in the status tells any more that the job is ours.
+    assert stage.job("a")["metadata"]["annotations"]["tarragon.dev/generation"] == "kubeflow.org/v1"
     pod = stage.pods()["a-worker-0"]["metadata"]
     assert (pod["uid"], pod.get("deletionTimestamp")) == (before, None)
     (words,) = stage.events("StatusNotKept")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job import conditions
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.plan.input.decode_and_validate import decode_and_validate
+from tarragon.plan.objects.settings import OperatorSettings
+from tarragon.plan.reconcile.decide import decide
 from tests.frameworks import mpi_jobs
 from tests.frameworks.listed_jobs import cluster
 from tests.frameworks.test_jax import jaxjob
@@ -106,3 +109,51 @@ def test_every_kind_has_a_generation_that_needs_no_mark() -> None:
             for job in OF_EACH_GENERATION
             if job["kind"] == framework.kind
         ), framework.kind
+
+
+def test_a_job_that_was_applied_in_another_version_later_is_marked() -> None:
+    world = World(manifest({"Worker": 1}))
+    world.settle()
+
+    world.patch_job({"metadata": {"annotations": applied("kubeflow.org/v1beta2")}})
+    world.settle()
+
+    assert world.tarragon["generation"] == "kubeflow.org/v1"
+    assert annotations_of(world)[GENERATION_ANNOTATION] == "kubeflow.org/v1", "kubectl's annotation is in a backup, too"
+
+
+def test_an_option_for_new_jobs_does_not_change_one_that_is_on_record() -> None:
+    world = World(mpi_jobs.short_job(gpus=16))
+    world.settle()
+    assert "gpusPerNode" not in world.job["spec"]
+
+    world.settings = OperatorSettings(job_defaults={"MPIJob": {"gpusPerNode": 4}})
+    world.settle()
+
+    assert "gpusPerNode" not in world.job["spec"]
+
+
+@pytest.mark.parametrize("settings", [OperatorSettings(), OperatorSettings(other_managers={"MPIJob": "another"})])
+@pytest.mark.parametrize("job", [manifest({"Worker": 1}), mpi_jobs.of(mpi_jobs.V2BETA1)])
+def test_a_job_whose_status_was_overwritten_stays_ours(job: dict[str, Any], settings: OperatorSettings) -> None:
+    world = World(job)
+    world.settle()
+    world.settings = settings
+    world.patch_job({"status": None})
+    world.patch_job({"status": {"conditions": [{"type": "Created", "status": "True"}]}})
+
+    lost = replace(world.observed(), was_managed=True)
+
+    assert decide(world.framework, lost, world.now).status_patch is not None
+
+
+def test_a_job_whose_status_tells_of_its_admission_stays_ours_whoever_has_dropped_the_rest() -> None:
+    world = World(mpi_jobs.of(mpi_jobs.V2BETA1), OperatorSettings(other_managers={"MPIJob": "another"}))
+    conditions_of_ours = [{"type": "Admitted", "status": "True", "reason": "Admitted"}]
+    world.patch_job({"status": {"conditions": conditions_of_ours}})
+
+    assert world.decide().status_patch is not None
+
+
+def applied(version: str) -> dict[str, str]:
+    return {"kubectl.kubernetes.io/last-applied-configuration": f'{{"apiVersion":"{version}","spec":{{}}}}'}

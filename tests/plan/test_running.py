@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
 from tarragon.job.status import ReplicaStatus
 from tarragon.plan.objects.settings import OperatorSettings
+from tarragon.plan.view.actions import RejectedCreate
 from tests.plan.world import World, is_idle, manifest
 
 ALL = ["dist-ps-0", "dist-worker-0", "dist-worker-1"]
@@ -39,6 +41,21 @@ def test_a_job_that_waits_says_why_and_has_nothing_made_for_it() -> None:
     assert (admitted.is_true, admitted.reason) == (False, "InsufficientResources")
     assert (world.pods, world.services) == ({}, {})
     assert world.conditions() == {"Created": "TFJobCreated"}
+
+
+def test_how_many_pods_there_are_is_written_when_one_runs_and_when_they_go() -> None:
+    world = World(manifest({"Worker": 2}))
+    world.settle()
+    world.admit()
+    world.settle()
+    assert (len(world.pods), world.tarragon["replicas"]) == (2, 0)
+
+    world.patch_job({"status": {"tarragon": {"replicas": 2}}})
+    world.vanish("dist-worker-1")
+    world.refusal = RejectedCreate(reason="Refused", message="a quota", retry_at=world.now + dt.timedelta(hours=1))
+    world.settle()
+
+    assert world.tarragon["replicas"] == 1
 
 
 def test_services_are_there_before_the_first_pod() -> None:

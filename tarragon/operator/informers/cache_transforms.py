@@ -12,7 +12,7 @@ from sys import intern
 
 from msgspec.structs import force_setattr, replace
 
-from tarragon.frameworks.dialect_detection import LAST_APPLIED_ANNOTATION, recorded_generation
+from tarragon.frameworks.dialect_detection import recorded_generation, with_applied_version_only
 from tarragon.frameworks.owned_objects import MOUNTED_ANNOTATION
 from tarragon.job.eviction_notice import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
 from tarragon.kube.codec import decode, encode
@@ -85,15 +85,15 @@ class CachedService(Service, frozen=True):
 
 
 class CachedJob(CustomObject, frozen=True):
-    """A job; its managed fields and last-applied configuration are dropped once its generation is on record."""
+    """A job. Once its generation is on record, its managed fields are dropped, and its last-applied configuration but
+    for the version.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
         metadata = self.metadata
         if recorded_generation(self) is not None:
-            annotations = {
-                name: value for name, value in metadata.annotations.items() if name != LAST_APPLIED_ANNOTATION
-            }
+            annotations = with_applied_version_only(metadata.annotations)
             force_setattr(self, "metadata", replace(metadata, annotations=annotations, raw_managed_fields=RAW_NULL))
 
 

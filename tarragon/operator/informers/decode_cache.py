@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tarragon.frameworks.dialect_detection import LAST_APPLIED_ANNOTATION, recorded_generation
+from tarragon.frameworks.dialect_detection import recorded_generation, with_applied_version_only
 from tarragon.frameworks.plugin import Framework
 from tarragon.job.phase import Phase
 from tarragon.kube.codec import decode
@@ -43,8 +43,8 @@ class _Entry:
 
 
 def _kept(annotations: Mapping[str, str]) -> Mapping[str, str]:
-    """The annotations without that which the cache drops once the generation is on record."""
-    return {name: value for name, value in annotations.items() if name != LAST_APPLIED_ANNOTATION}
+    """The annotations as the cache keeps them once the generation is on record."""
+    return with_applied_version_only(annotations)
 
 
 class DecodeCache:
@@ -58,6 +58,8 @@ class DecodeCache:
         key = kind, job.metadata.key
         cached = self._entries.get(key)
         if cached is not None and cached.holds_for(job):
+            if cached.of is not job:
+                self._entries[key] = _Entry(job, cached.taken)  # so that the earlier state, which is larger, can go
             return cached.taken
         taken = decode_and_validate(self._frameworks[kind], job)
         if not is_finished(job):

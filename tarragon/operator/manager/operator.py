@@ -97,6 +97,7 @@ class Operator:
         recorder = EventRecorder(cluster, clock)
         context = ApplyContext(cluster=write_through, clock=clock, recorder=recorder)
         self._worker = Worker(context, self._informers, options.meter)
+        self._recorder = recorder
         config = AdmissionConfig(rules=options.rules, meter=options.meter, recorder=recorder)
         self._rules = options.rules
         self._policy = policy_name(options.policy)
@@ -171,6 +172,7 @@ class Operator:
                 watch_rules.cancel()
                 if read_logs is not None:
                     read_logs.cancel()
+            await self._recorder.drain()
         finally:
             self._is_leading = False
             self._meter.leadership_changed(False)
@@ -184,6 +186,9 @@ class Operator:
         """Leave these kinds' jobs to other operators, by kind and description; all other kinds are managed again."""
         kinds = {*left_to, *self._informers.settings.other_managers}
         self._informers.settings = replace(self._informers.settings, other_managers=left_to)
+        for kind in kinds & self._informers.jobs.keys():
+            self._scheduler.reread(kind)
+        self._wakeup.set()
         self._enqueue_all(kinds)
 
     def use_own_image(self, image: OwnImage) -> None:

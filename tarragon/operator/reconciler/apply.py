@@ -21,6 +21,8 @@ from tarragon.client.errors import (
 )
 from tarragon.client.event_recorder import EventRecorder
 from tarragon.client.port import Client, DeleteOptions
+from tarragon.frameworks.dialect_detection import recorded_generation, recorded_in_status
+from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.core import PODS
 from tarragon.kube.event import MESSAGE_LIMIT, Event, ObjectReference
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, OwnerReference, PartialObjectMetadata, Resource
@@ -100,6 +102,7 @@ async def apply(
     if step.status_patch is not None:
         written = await cluster.patch(framework, key, step.status_patch, subresource="status")
         if step.status_patch["status"].get("tarragon") and not has_our_status(written):
+            await _annotate_generation(cluster, framework, job, step.status_patch)
             error = StatusDropped(framework.full_name)
             await recorder.record(
                 Event(
@@ -122,6 +125,16 @@ async def apply(
         raise
     await _record(recorder, result.events(about))
     return result.without
+
+
+async def _annotate_generation(
+    cluster: Client, framework: Resource[CustomObject], job: CustomObject, patch: JsonObject
+) -> None:
+    """Record the generation where no CRD drops it: without a record the job would be taken for another operator's."""
+    generation = recorded_generation(job) or recorded_in_status(patch["status"])
+    if generation is not None and GENERATION_ANNOTATION not in job.metadata.annotations:
+        metadata = {"uid": job.metadata.uid, "annotations": {GENERATION_ANNOTATION: generation}}
+        await cluster.patch(framework, job.metadata.key, {"metadata": metadata})
 
 
 @asynccontextmanager
@@ -229,7 +242,9 @@ async def _create_all(cluster: Client, creates: Iterable[Create], result: _StepR
         number = _next_batch(waiting, size)
         batch, waiting = waiting[:number], waiting[number:]
         await run_all(_create(cluster, create, result) for create in batch)
-        size = min(MAX_BATCH, size * 2)
+        # What a server accepts of one kind says nothing of another: a quota may be that of pods alone.
+        is_same_kind = bool(waiting) and waiting[0].resource == batch[-1].resource
+        size = min(MAX_BATCH, size * 2) if is_same_kind else INITIAL_BATCH
 
 
 def _next_batch(waiting: Sequence[Create], most: int) -> int:

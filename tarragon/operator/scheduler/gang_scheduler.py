@@ -98,6 +98,12 @@ class GangScheduler:
             cache.add_event_handler(partial(self._job_changed, kind))
         informers.nodes.add_event_handler(self._node_changed)
 
+    def reread(self, kind: str) -> None:
+        """Look at all jobs of a kind again in the next cycle: another operator takes it over, or leaves it."""
+        for key, found in self._informers.jobs[kind].objects.items():
+            self._informers.accepted_admissions.revoke((kind, key))
+            self._job_changed(kind, key, None, found)
+
     @property
     def pending_changes(self) -> int:
         """Number of changes that the next cycle has to read."""
@@ -192,11 +198,13 @@ class GangScheduler:
     async def _write(self, candidate: Candidate, admission: Admission) -> None:
         with self._job_errors.isolate(candidate.id, WRITE_DECISION):
             written = await self._writer.write(candidate, admission)
-            if written is not None:
+            if written is None:
+                return
+            if written.object is not None:
                 self._update_candidate(candidate.framework, candidate.job.key, written.object)
-                decision_log.log_decision(candidate, admission, self._meter)
-                for event in written.events:
-                    await self._recorder.record(event)
+            decision_log.log_decision(candidate, admission, self._meter)
+            for event in written.events:
+                self._recorder.record_later(event)  # A slow event must not hold up the next cycle.
 
     def _may_place(self) -> bool:
         """Whether gangs are placed in this cycle. Logs each change once; affected jobs report it in their status."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tarragon.frameworks.dialect_detection import recorded_generation
 from tarragon.frameworks.plugin import Framework
 from tarragon.job.model import ADOPT_ANNOTATION, GENERATION_ANNOTATION
 from tarragon.kube.event import reference_to
@@ -60,7 +61,8 @@ def generation_mark(observed: ObservedJob, decoded: DecodedJob) -> GenerationMar
         return GenerationMark(annotations=missing, spec_patch={}) if missing else None
     submitted_spec = observed.object.spec
     spec_patch: dict[str, Json] = {}
-    if job is not None and isinstance(submitted_spec, Mapping):
+    is_new = recorded_generation(observed.object) is None
+    if is_new and job is not None and isinstance(submitted_spec, Mapping):
         configured = observed.settings.job_defaults.get(job.kind, {})
         spec_patch = dialect.default_fields(job, submitted_spec) | dialect.configured_fields(submitted_spec, configured)
     adoption = {ADOPT_ANNOTATION: "true"} if is_started_by_other(observed) else {}

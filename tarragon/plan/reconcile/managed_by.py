@@ -58,7 +58,7 @@ def other_manager(kind: str, observed: ObservedJob) -> OtherManager | None:
     """
     found, settings = observed.object, observed.settings
     annotations = found.metadata.annotations
-    if recorded_generation(found) is not None:
+    if recorded_generation(found) is not None or observed.was_managed or _has_our_condition(status_of(found)):
         return None
     if _is_run_by_batch_jobs(observed):
         return BATCH_JOBS_MANAGER
@@ -89,8 +89,10 @@ def has_our_fields(status: Mapping[str, Json]) -> bool:
     A program that knows only the fields of Kubeflow's operator loses `tarragon` when it writes a status, but keeps the
     condition Admitted, which no other operator has.
     """
-    if "tarragon" in status:
-        return True
+    return "tarragon" in status or _has_our_condition(status)
+
+
+def _has_our_condition(status: Mapping[str, Json]) -> bool:
     found = status.get("conditions")
     return any(
         isinstance(each, Mapping) and each.get("type") == conditions.ADMITTED

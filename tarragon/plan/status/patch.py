@@ -64,18 +64,20 @@ def status_patch(view: JobView, status: JobStatus) -> JsonObject | None:
     ours.update(progress)
     native_status = recorded if _keeps_foreign_status(view, status) else _native_fields(view, status)
     patch = conditional_status_patch(view.observed.object, {**native_status, **trainer_status, "tarragon": ours})
-    return None if patch is not None and _tells_of_new_pods_only(status, patch["status"]) else patch
+    return None if patch is not None and _tells_of_new_pods_only(view, status, patch["status"]) else patch
 
 
-def _tells_of_new_pods_only(status: JobStatus, change: JsonObject) -> bool:
+def _tells_of_new_pods_only(view: JobView, status: JobStatus, change: JsonObject) -> bool:
     """Whether nothing changes but that pods of a job exist, none of which runs: it is written when one does.
 
     Until then a lost pod is replaced alone, also in a gang that restarts as a whole.
     """
-    if status.phase is not Phase.CREATED or change.keys() != {"tarragon"}:
+    if status.phase is not Phase.CREATED or not view.may_run or change.keys() != {"tarragon"}:
         return False
     ours: JsonObject = change["tarragon"]
-    return ours.keys() <= {"replicas", "gang"} and ours.get("gang", WHOLE_GANG) == WHOLE_GANG
+    before = tarragon_of(status_of(view.observed.object)).get("replicas")
+    are_more = isinstance(before, int) and ours.get("replicas", before) >= before
+    return are_more and ours.keys() <= {"replicas", "gang"} and ours.get("gang", WHOLE_GANG) == WHOLE_GANG
 
 
 def _native_fields(view: JobView, status: JobStatus) -> Mapping[str, Json]:

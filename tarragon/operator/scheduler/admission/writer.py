@@ -15,6 +15,7 @@ import structlog
 from tarragon.base.clock import Clock
 from tarragon.client.errors import Conflict, NotFound
 from tarragon.client.port import Client
+from tarragon.frameworks.dialect_detection import recorded_generation
 from tarragon.job.status import Admission
 from tarragon.job.status_encoding import encode_admission, raw_admission
 from tarragon.kube.event import Event
@@ -25,6 +26,7 @@ from tarragon.operator.informers.candidates import Candidate, Candidates, JobId
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.scheduler.admission.maintenance import AdmissionUpdate
 from tarragon.plan.reconcile.admitted_status import StatusWrite, admitted_status
+from tarragon.plan.reconcile.generation import needs_no_mark
 from tarragon.scheduling.api.decision import BEHIND_OTHERS, INSUFFICIENT_RESOURCES, Defer
 
 log = structlog.get_logger(__name__)
@@ -47,7 +49,8 @@ MAX_EVENT_LAG_SECONDS = 30.0
 class WrittenAdmission:
     """A job as it was written, and the events that announce its new status, which are yet to be recorded."""
 
-    object: CustomObject
+    object: CustomObject | None
+    """None if the cache shows a later state already."""
     events: Sequence[Event] = ()
 
 
@@ -130,13 +133,15 @@ class AdmissionWriter:
         return [*ready[:MAX_MESSAGE_UPDATES], *oldest[:MAX_MESSAGE_UPDATES]]
 
     async def write(self, candidate: Candidate, admission: Admission) -> WrittenAdmission | None:
-        """Write the admission. Returns None if the write conflicts or the cache is newer."""
+        """Write the admission. Returns None if the write conflicts, or if the job is no longer Tarragon's."""
         async with self._slots:
             return await self._write(candidate, admission)
 
     async def _write(self, candidate: Candidate, admission: Admission) -> WrittenAdmission | None:
         metadata = candidate.object.metadata
         decided = self._status_write(candidate, admission)
+        if decided is None:
+            return None
         patch = {"metadata": {"resourceVersion": metadata.resource_version}, "status": decided.patch}
         self._informers.accepted_admissions.record_decision(candidate.id, metadata.uid, admission)
         try:
@@ -150,11 +155,11 @@ class AdmissionWriter:
         # twice. A newer cache wins: no later event would remove a job whose deletion the cache has already delivered.
         shown = self._informers.jobs[candidate.framework.kind].objects.get(metadata.key)
         if shown is None or shown.metadata.uid != metadata.uid or is_older_version(written, shown):
-            return None
+            return WrittenAdmission(object=None, events=events)
         self._last_write[candidate.id] = metadata.uid, self._clock.monotonic()
         return WrittenAdmission(object=written, events=events)
 
-    def _status_write(self, candidate: Candidate, admission: Admission) -> StatusWrite:
+    def _status_write(self, candidate: Candidate, admission: Admission) -> StatusWrite | None:
         encoded = encode_admission(admission)
         before = raw_admission(candidate.object.status)
         only_admission = StatusWrite(patch={"tarragon": {"admission": create_merge_patch(before, encoded)}})
@@ -163,6 +168,9 @@ class AdmissionWriter:
             observed = self._informers.observe(candidate.framework.kind, metadata.key)
             if observed is None or observed.object.metadata.resource_version != metadata.resource_version:
                 return only_admission  # The job has changed since, so that the write will most likely conflict.
+            is_new = recorded_generation(observed.object) is None
+            if is_new and not needs_no_mark(candidate.framework, observed):
+                return None
             return admitted_status(candidate.framework, observed, encoded, self._clock.now())
         except Exception:
             # A bug that this job brings to light: its admission alone is written, and the reconciler has the bug, too.
