@@ -44,6 +44,8 @@ def quota_limit_updates(
     usage, waits = QueueUsage(snapshot), candidates.recorded_waits
     changing_namespaces = {key.namespace for _, key in decided}
     for gang in snapshot.running:
+        if gang.queue not in usage.queues_with_quota and gang.name not in waits:
+            continue  # Nothing limits it, and nothing is to be taken back: that is so of nearly all.
         if gang.queue in changing_namespaces or gang.name in deferred:
             continue
         candidate = candidates.by_name(gang.name)
