@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from tarragon.job.model import Replica
 from tarragon.job.status import Admission
-from tarragon.job.status_encoding import decode_status, raw_admission
+from tarragon.job.status_encoding import decode_status, encode_admission, raw_admission
 from tarragon.kube.meta import CustomObject, Json
 from tarragon.operator.informers.candidates import JobId
 from tarragon.plan.nodes.left_to_kube_scheduler import is_left_to_kube_scheduler
@@ -132,10 +132,18 @@ class AcceptedAdmissions:
             return True
         if self._accepted_versions.get(job) == found.metadata.resource_version:
             return True
+        if self._is_last_decision(job, found.metadata.uid, compared):
+            return True  # The watch was faster than the response to the scheduler's write.
         if found.metadata.is_being_deleted or decode_status(found.status).phase.is_final:
             return True  # Such a job is only cleaned up, or ignored.
         self._denied.add(job)
         return False
+
+    def _is_last_decision(self, job: JobId, uid: str, compared: Mapping[str, Json]) -> bool:
+        accepted = self.get(job, uid)
+        if accepted is None or accepted.last_decision is None:
+            return False
+        return compared == _assignments(encode_admission(accepted.last_decision))
 
     def _notify_if_denied(self, job: JobId) -> None:
         if job in self._denied:
@@ -145,5 +153,8 @@ class AcceptedAdmissions:
 
 
 def _compared_fields(found: CustomObject) -> Mapping[str, Json]:
-    admission = raw_admission(found.status)
+    return _assignments(raw_admission(found.status))
+
+
+def _assignments(admission: Mapping[str, Json]) -> Mapping[str, Json]:
     return {name: admission.get(name) for name in ASSIGNMENT_FIELDS}
