@@ -49,7 +49,7 @@ CREATE_NAMESPACE = (
     "create that namespace, or name the one of the other operators: --lease-namespace, or the variable "
     "KUBEFLOW_NAMESPACE or MY_POD_NAMESPACE"
 )
-ALLOW_LEASE = "apply deploy/permissions.yaml again, or name another namespace with --lease-namespace"
+ALLOW_LEASE = "install its permissions again (`tarragon docs install#install`), or name another --lease-namespace"
 
 NO_ROUTES: Routes = MappingProxyType({})
 
