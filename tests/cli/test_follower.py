@@ -527,7 +527,7 @@ async def test_a_job_that_loses_its_places_is_followed_until_it_has_new_ones_and
 
     await stage.submit("high", Worker=group(1, cpu="8"), **urgent)
     lost = "preempted by another job (TFJob default/high has priority 1000, this job has priority 0); it is queued"
-    await seen.until(f"Running: {lost} again")
+    await seen.until(f"Restarting: {lost} again")
     await stage.world.until(lambda: "deletionTimestamp" in stage.pods()["low-worker-0"]["metadata"])
     await stage.end_pods()
     await stage.until_pods("high-worker-0")
@@ -547,4 +547,4 @@ async def test_a_job_that_loses_its_places_is_followed_until_it_has_new_ones_and
     await seen.end()
     assert (await waits).exit_code == 0
     assert seen.progress_lines[-1] == "Succeeded"
-    assert f"tfjob/low is Running: {lost} again\n" in printed
+    assert f"tfjob/low is Restarting: {lost} again\n" in printed
