@@ -60,7 +60,7 @@ class EventRecorder:
         task.add_done_callback(self._tasks.discard)
 
     async def drain(self) -> None:
-        """Wait until all events of `record_later` are written. Raises what prevented one, such as a lost lease."""
+        """Wait for the events of `record_later` that are still being written. Raises LeaseLost if that prevents one."""
         await asyncio.gather(*self._tasks)
 
     async def _write(self, event: Event, occurrences: int) -> None:

@@ -27,7 +27,7 @@ class _Entry:
             self.of.raw_spec == job.raw_spec
             and before.uid == now.uid
             and before.labels == now.labels
-            and (before.annotations == now.annotations or _kept(before.annotations) == _kept(now.annotations))
+            and with_applied_version_only(before.annotations) == with_applied_version_only(now.annotations)
             and self._is_recognised_alike(job)
         )
 
@@ -40,11 +40,6 @@ class _Entry:
             recorded_generation(self.of) is None
             and self.of.metadata.raw_managed_fields == job.metadata.raw_managed_fields
         )
-
-
-def _kept(annotations: Mapping[str, str]) -> Mapping[str, str]:
-    """The annotations as the cache keeps them once the generation is on record."""
-    return with_applied_version_only(annotations)
 
 
 class DecodeCache:

@@ -281,7 +281,7 @@ class Operator:
         if self._is_leading and current is not None:
             job = self._informers.job_of(current.metadata)
             if job is not None:
-                self._worker.add_in_burst(job)
+                self._enqueue_in_burst(job)
         if isinstance(current, Pod):
             # Any pod changes the free capacity, whoever created it.
             self._wakeup.set()
