@@ -5,7 +5,7 @@ import json
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -15,10 +15,11 @@ from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.port import ALL_OBJECTS, DeleteOptions, ObjectList, Selector, WatchEvent
 from tarragon.frameworks.mpi.framework import MPI
 from tarragon.frameworks.mpi.objects.owned_objects import CONFIG_MAPS, ROLES
-from tarragon.frameworks.registry import FRAMEWORKS
+from tarragon.frameworks.registry import FRAMEWORKS, framework_of
 from tarragon.job.annotations import CHECKPOINT_SECONDS_ANNOTATION, NATIVE_POD_GROUP, POD_GROUP_ANNOTATION
+from tarragon.job.model import ADOPT_ANNOTATION, GENERATION_ANNOTATION
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS, SERVICES
-from tarragon.kube.meta import JsonObject, Key, Resource
+from tarragon.kube.meta import CustomObject, JsonObject, Key, Resource
 from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.operator.rbac import ADMIT, permissions
 from tarragon.plan.objects.podgroup_kinds import DEFAULT_KIND_BY_SCHEDULER, POD_GROUP_KINDS
@@ -56,14 +57,14 @@ async def test_the_operator_lives_by_its_role_and_uses_every_verb_of_it(with_gan
     await stage.node("n")
     await define_pod_groups(stage)
     config = await stage.token()
+    await begin_elsewhere(stage)
     first = await stage.operator(config, *takes_reports(free_address()))
     await stage.until(lambda: first.is_leading)
     # What it publishes is another thing than what is there.
     second = await stage.operator(config, "--aged", "31")
 
-    await reports_its_progress(stage)
-    await runs_to_its_end(stage)
-    await fails_and_is_restarted(stage)
+    for story in (are_taken_over, reports_its_progress, runs_to_its_end, fails_and_is_restarted):
+        await story(stage)
     await is_suspended_and_resumed(stage, 2)
     await is_made_smaller(stage)
     await are_gangs_of_others(stage)
@@ -96,6 +97,35 @@ async def forbid_the_rest(stage: Stage) -> None:
     """By the component admission-policy, which must not forbid what the operator does."""
     if stage.plane.minor >= POLICIES_SINCE:
         await stage.kubectl("create", "-f", POLICIES)
+
+
+def begun_elsewhere() -> list[Json]:
+    return [job("h", "default", Worker=group(1)), jaxjob("h"), sharepod("h")]
+
+
+async def begin_elsewhere(stage: Stage) -> None:
+    """As far as their statuses tell; a user has handed them over."""
+    for whole in begun_elsewhere():
+        whole["metadata"]["annotations"] = {ADOPT_ANNOTATION: "true"}
+        status = {"status": {"startTime": "2026-01-01T00:00:00Z"}}
+        await stage.http.create(resource_of(whole), whole)
+        await stage.http.patch(resource_of(whole), Key("default", "h"), status, subresource="status")
+
+
+async def are_taken_over(stage: Stage) -> None:
+    """Before anything else is done for them, they get the mark that they are ours."""
+    for whole in begun_elsewhere():
+        resource, key = resource_of(whole), Key("default", "h")
+        while GENERATION_ANNOTATION not in (await stage.http.get(resource, key)).metadata.annotations:
+            await stage.clock.sleep(0.1)
+        await stage.http.delete(resource, key)
+        await stage.until(stage.has_pods)
+
+
+def resource_of(whole: Json) -> Resource[CustomObject]:
+    framework = framework_of(whole["apiVersion"], whole["kind"])
+    assert framework is not None
+    return framework.resource
 
 
 async def reports_its_progress(stage: Stage) -> None:
@@ -293,29 +323,35 @@ async def an_mpijob_with_ssh_runs(stage: Stage) -> None:
     await stage.until_told("s", "MPIJobSucceeded")
 
 
-async def a_jaxjob_runs_and_expires(stage: Stage) -> None:
+def jaxjob(name: str, **run_policy: Any) -> Json:
     worker = group(1)
     worker["template"]["spec"]["containers"][0]["name"] = "jax"
-    job = {
+    return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "JAXJob",
-        "metadata": {"name": "x", "namespace": "default"},
-        "spec": {"jaxReplicaSpecs": {"Worker": worker}, "runPolicy": {"ttlSecondsAfterFinished": 0}},
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"jaxReplicaSpecs": {"Worker": worker}, "runPolicy": run_policy},
     }
-    await stage.kubectl("create", "-f", "-", stdin=json.dumps(job))
+
+
+async def a_jaxjob_runs_and_expires(stage: Stage) -> None:
+    await stage.kubectl("create", "-f", "-", stdin=json.dumps(jaxjob("x", ttlSecondsAfterFinished=0)))
     await stage.until(lambda: stage.runs_all("x-worker-0"))
     await stage.ends("x-worker-0", 0)
     await stage.kubectl("wait", "--for=delete", "jaxjobs/x", "--timeout=60s")
 
 
-async def a_sharepod_runs(stage: Stage) -> None:
-    job = {
+def sharepod(name: str) -> Json:
+    return {
         "apiVersion": "kubeshare.nthu/v1",
         "kind": "SharePod",
-        "metadata": {"name": "y", "namespace": "default"},
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"containers": [{"name": "c", "image": "i"}]},
     }
-    await stage.kubectl("create", "-f", "-", stdin=json.dumps(job))
+
+
+async def a_sharepod_runs(stage: Stage) -> None:
+    await stage.kubectl("create", "-f", "-", stdin=json.dumps(sharepod("y")))
     await stage.until(lambda: stage.runs_all("y"))
     await stage.until_told("y", "SharePodRunning")
     await stage.kubectl("delete", "sharepods/y")
