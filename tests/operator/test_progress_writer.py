@@ -6,7 +6,7 @@ import asyncio
 import datetime as dt
 import itertools
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.progress import Progress, encode_progress
 from tarragon.kube.codec import encode
-from tarragon.kube.meta import CustomObject, CustomObjectMeta
+from tarragon.kube.meta import CustomObject, CustomObjectMeta, Key
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.metrics.meter import NoMeter
 from tarragon.operator.progress.writer import CONFLICT_SECONDS, SECONDS_BETWEEN, WRITE_SPACING, ProgressWriter
@@ -32,33 +32,60 @@ class Written:
         self._clock = clock
         self.patches: list[tuple[float, str, int]] = []
         self.errors: list[Exception] = []
+        self.before: Callable[[], None] = lambda: None
+        """What happens elsewhere while a patch is under way."""
 
     async def patch(self, _: Any, key: Any, patch: Any, *, subresource: str = "") -> None:
         assert subresource == "status"
+        self.before()
         if self.errors:
             raise self.errors.pop(0)
         done = patch["status"]["tarragon"]["progress"]["done"]
         self.patches.append((round(self._clock.monotonic(), 3), key.name, done))
 
 
+def job_with(name: str, *, version: str = "1", **status: Any) -> CustomObject:
+    return CustomObject(
+        api_version="kubeflow.org/v1",
+        kind="TFJob",
+        metadata=CustomObjectMeta(name=name, namespace="default", uid=f"uid-{name}", resource_version=version),
+        raw_status=msgspec.Raw(encode({"tarragon": status})),
+    )
+
+
+class Watched:
+    """What the operator knows of the TFJobs."""
+
+    resource = TENSORFLOW.resource
+
+    def __init__(self) -> None:
+        self.objects: dict[Key, CustomObject] = {}
+        self._handlers: list[Any] = []
+
+    def add_event_handler(self, handler: Any) -> None:
+        self._handlers.append(handler)
+
+    def learn(self, job: CustomObject) -> None:
+        old = self.objects.get(job.metadata.key)
+        self.objects[job.metadata.key] = job
+        for handler in self._handlers:
+            handler(job.metadata.key, old, job)
+
+
 class Site:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.api = Written(self.clock)
+        self.watched = Watched()
         cluster: Any = self.api
         informers = Informers(cluster, FRAMEWORKS, self.clock, OperatorSettings(), random.Random(1))
+        informers.jobs = {**informers.jobs, TENSORFLOW.kind: self.watched}  # type: ignore[dict-item]
         self.writer = ProgressWriter(cluster, self.clock, informers, NoMeter())
 
     def submit(self, name: str, done: int, *, pod: str = "p", **status: Any) -> None:
         """A pod of the job has reported; the job has this status."""
-        job = CustomObject(
-            api_version="kubeflow.org/v1",
-            kind="TFJob",
-            metadata=CustomObjectMeta(name=name, namespace="default", uid=f"uid-{name}"),
-            raw_status=msgspec.Raw(encode({"tarragon": status})),
-        )
         found = Progress(updated_at=self.clock.now(), done=done, total=1000, pod_uid=pod)
-        self.writer.submit(TENSORFLOW.kind, job, found)
+        self.writer.submit(TENSORFLOW.kind, job_with(name, **status), found)
 
     async def passes(self, seconds: float) -> None:
         """Let time pass in small steps, as it does."""
@@ -150,6 +177,28 @@ async def test_a_write_that_was_overtaken_by_another_change_of_the_job_is_repeat
     site.api.errors = [Conflict({"code": 409})]
     site.submit("a", 1)
     await site.passes(CONFLICT_SECONDS + 0.5)
+
+    assert [done for _, _, done in site.api.patches] == [1]
+
+
+async def test_the_repetition_does_not_wait_any_longer_when_the_watch_shows_that_change(site: Site) -> None:
+    site.watched.learn(job_with("a"))
+    site.api.errors = [Conflict({"code": 409})]
+    site.submit("a", 1)
+    await site.passes(0.2)
+    assert site.api.patches == []
+    site.watched.learn(job_with("a", version="2"))
+    await site.passes(2 * WRITE_SPACING)
+
+    assert [done for _, _, done in site.api.patches] == [1]
+
+
+async def test_a_write_that_the_watch_outdates_while_it_is_under_way_is_repeated_at_once(site: Site) -> None:
+    site.watched.learn(job_with("a"))
+    site.api.before = lambda: site.watched.learn(job_with("a", version="2"))
+    site.api.errors = [Conflict({"code": 409})]
+    site.submit("a", 1)
+    await site.passes(2 * WRITE_SPACING)
 
     assert [done for _, _, done in site.api.patches] == [1]
 

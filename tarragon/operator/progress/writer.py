@@ -27,7 +27,7 @@ from tarragon.plan.status.patch import precondition, status_of, tarragon_of
 SECONDS_BETWEEN = 10.0
 """The least time between two writes of one job's progress."""
 CONFLICT_SECONDS = 1.0
-"""After this time a write is repeated that did not have the job's newest version."""
+"""After this time at the latest a write is repeated that did not have the job's newest version."""
 WRITE_SPACING = 0.05
 """Seconds between two writes: at most twenty a second, however many jobs report. 10,000 jobs take turns in 500 s."""
 HEAD_START = 60.0
@@ -65,6 +65,8 @@ class ProgressWriter:
         """By UID of the job, what was submitted last: the cache does not have it before it is written."""
         self._next_write: dict[str, float] = {}
         self._next_haste: dict[str, float] = {}
+        self._outdated: set[str] = set()
+        """UIDs of jobs of which the cache did not have the newest version when it was last tried."""
         for cache in informers.jobs.values():
             cache.add_event_handler(self._job_changed)
 
@@ -107,10 +109,17 @@ class ProgressWriter:
     def _forget(self, uid: str) -> None:
         for each in (self._newest, self._next_write, self._next_haste):
             each.pop(uid, None)
+        self._outdated.discard(uid)
 
     def _job_changed(self, _: Key, __: CustomObject | None, job: CustomObject | None) -> None:
-        if job is not None and job.metadata.uid in self._pending and _is_over(job):
-            self._hasten(job.metadata.uid)
+        if job is None or job.metadata.uid not in self._pending:
+            return
+        uid = job.metadata.uid
+        if uid in self._outdated:
+            self._outdated.discard(uid)
+            self._schedule(uid, self._clock.monotonic())
+        elif _is_over(job):
+            self._hasten(uid)
 
     def _hasten(self, uid: str) -> None:
         """Write before most others: at the end of a job many look at it.
@@ -134,6 +143,7 @@ class ProgressWriter:
 
     async def _write(self, pending: _Pending) -> None:
         resource, uid = self._informers.jobs[pending.kind].resource, pending.job.metadata.uid
+        self._outdated.discard(uid)
         job = self._informers.jobs[pending.kind].objects.get(pending.job.metadata.key, pending.job)
         if job.metadata.uid != uid:
             self._give_up(uid)
@@ -149,7 +159,7 @@ class ProgressWriter:
             self._give_up(uid)
         except Conflict:
             self._meter.progress_written("conflict")
-            self._repeat(pending, self._clock.monotonic() + CONFLICT_SECONDS)
+            self._repeat_when_current(pending, job)
         except ApiError as error:
             name = str(job.metadata.key)
             log.warning("progress was not written; the next report makes up for it", job=name, error=str(error))
@@ -157,6 +167,14 @@ class ProgressWriter:
             self._repeat(pending, self._next_write[uid])
         else:
             self._meter.progress_written("written")
+
+    def _repeat_when_current(self, pending: _Pending, outdated: CustomObject) -> None:
+        """Repeat the write when the cache has a newer version of the job than the one that was outdated."""
+        current = self._informers.jobs[pending.kind].objects.get(outdated.metadata.key, outdated)
+        is_outdated = current.metadata.resource_version == outdated.metadata.resource_version
+        if is_outdated:
+            self._outdated.add(outdated.metadata.uid)
+        self._repeat(pending, self._clock.monotonic() + (CONFLICT_SECONDS if is_outdated else 0.0))
 
     def _repeat(self, pending: _Pending, due: float) -> None:
         uid = pending.job.metadata.uid
