@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from tarragon.kube.core import NODES, PODS, SERVICES
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.operator.metrics.meter import NoMeter
+from tarragon.operator.scheduler.gang_scheduler import GangScheduler
 from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.scheduling.api.rules import QueueRules, SchedulingRules
 from tests.operator.stage import TFJOBS, Json, Stage, group, job
@@ -30,9 +31,20 @@ def claim(nodes: Mapping[str, str], size: int) -> Json:
 class Counting(NoMeter):
     def __init__(self) -> None:
         self.refused_admissions = 0
+        self._reconciles: asyncio.Queue[None] = asyncio.Queue()
 
     def admission_rejected(self) -> None:
         self.refused_admissions += 1
+
+    def reconcile_finished(self, *_: object) -> None:
+        self._reconciles.put_nowait(None)
+
+    async def reconciles(self, count: int) -> None:
+        """Return when so many more have finished."""
+        while not self._reconciles.empty():
+            self._reconciles.get_nowait()
+        for _ in range(count):
+            await self._reconciles.get()
 
 
 async def forge(stage: Stage, name: str, admission: Json, **tarragon: Any) -> None:
@@ -241,11 +253,40 @@ async def test_a_claim_for_a_replica_type_that_the_job_does_not_have_holds_nothi
     assert not any(name.startswith("forged") for name in stage.made())
 
 
-async def test_a_forged_admission_of_a_job_that_another_operator_gives_back_is_refused(stage: Stage) -> None:
+class Cycles:
+    """The scheduler's cycles, which a test may hold up."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.may_run, self._has_read_all = asyncio.Event(), asyncio.Event()
+        self.may_run.set()
+        run_cycle = GangScheduler.run_cycle
+
+        async def run_cycle_when_it_may(scheduler: GangScheduler) -> float | None:
+            await self.may_run.wait()
+            pause = await run_cycle(scheduler)
+            if not scheduler.pending_changes:
+                self._has_read_all.set()
+            return pause
+
+        monkeypatch.setattr(GangScheduler, "run_cycle", run_cycle_when_it_may)
+
+    async def after(self, change: Coroutine[None, None, None]) -> None:
+        """Return when a cycle has read what is known before the change, which causes one more."""
+        self._has_read_all.clear()
+        await change
+        await self._has_read_all.wait()
+
+
+async def test_a_forged_admission_of_a_job_that_another_operator_gives_back_is_refused(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the scheduler has read it before, and the reconciler is the faster one afterwards."""
+    cycles = Cycles(monkeypatch)
     await stage.node("n", cpu="64")
-    queues = {"default": QueueRules(quota={CPU: 1000})}
+    meter = Counting()
+    rules = SchedulingRules(queues={"default": QueueRules(quota={CPU: 2000})})
     settings = OperatorSettings(other_managers={"TFJob": "another operator"})
-    options = OperatorOptions(seed=1, settings=settings, rules=lambda: SchedulingRules(queues=queues))
+    options = OperatorOptions(seed=1, settings=settings, rules=lambda: rules, meter=meter)
     operator = Operator(stage.world.client, stage.world.clock, options)
     stage.keep(asyncio.create_task(operator.run()))
     await stage.submit("forged", Worker=group(4, cpu="8"))
@@ -253,10 +294,14 @@ async def test_a_forged_admission_of_a_job_that_another_operator_gives_back_is_r
     await forge(stage, "forged", claim({"n": "0-3"}, 4))
     await stage.submit("next", Worker=group(1, cpu="1"))  # until it is seen, so is the forged admission
     await stage.world.until(lambda: len(stage.events("LeftToOtherOperator")) == 2)
+    await cycles.after(stage.submit("last", Worker=group(1, cpu="1")))
 
+    cycles.may_run.clear()
     operator.leave_kinds_to({})
+    await meter.reconciles(3)
+    cycles.may_run.set()
 
     await stage.world.until(lambda: condition(stage, "forged", "AdmissionRefused") is not None)
-    await stage.until_pods("next-worker-0")
+    await stage.until_pods("next-worker-0", "last-worker-0")
     made = [*stage.made(), *(each.metadata.name for each in (await stage.world.client.list(SERVICES)).items)]
     assert not any(name.startswith("forged") for name in made)
