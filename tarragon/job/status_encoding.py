@@ -82,14 +82,6 @@ class StatusSummary:
     selector: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodedStatus:
-    """A decoded status, and a note for each of its fields that was invalid and counts as absent."""
-
-    status: JobStatus
-    notes: tuple[str, ...] = ()
-
-
 def display_state(status: JobStatus, *, waits: bool) -> str:
     """The state of a job for humans. `waits` says that the gang needs an admission and has none."""
     if status.phase.is_final or status.phase is Phase.SUSPENDED:
@@ -183,16 +175,10 @@ def _resize_fields(admission: Admission) -> dict[str, Json]:
 
 
 def decode_status(raw: Json) -> JobStatus:
-    """Decode a status. Invalid fields count as absent."""
-    return decode_status_and_notes(raw).status
-
-
-def decode_status_and_notes(raw: Json) -> DecodedStatus:
-    """Decode a whole status of any generation, and note invalid fields. Never raises."""
+    """Decode a whole status of any generation. Invalid fields count as absent; never raises."""
     fields = raw if isinstance(raw, Mapping) else {}
     ours = fields.get("tarragon")
     ours = ours if isinstance(ours, Mapping) else {}
-    notes: list[str] = []
 
     def read(name: str, reader: Callable[[Json], T], absent: T) -> T:
         found = ours.get(name)
@@ -201,13 +187,12 @@ def decode_status_and_notes(raw: Json) -> DecodedStatus:
         try:
             return reader(found)
         except (ValueError, TypeError, OverflowError, KeyError, AttributeError):
-            notes.append(f"status.tarragon.{name} is invalid and counts as absent")
             return absent
 
     # Generations before v1alpha2 have no fields for these; there they are in `record`.
     shown = ours["record"] if isinstance(ours.get("record"), Mapping) else fields
     conditions = training_operator_status.decode_conditions(shown.get("conditions"))
-    status = JobStatus(
+    return JobStatus(
         phase=training_operator_status.phase_of(
             conditions, ours.get("state", training_operator_status.final_state(fields))
         ),
@@ -230,7 +215,6 @@ def decode_status_and_notes(raw: Json) -> DecodedStatus:
         progress=read("progress", lambda found: decode_progress(found, fields.get(TRAINER_STATUS)), None),
         reported_size=read("size", _read_size, {}),
     )
-    return DecodedStatus(status=status, notes=tuple(notes))
 
 
 def _placement_fields(nodes: Mapping[Replica, str]) -> dict[str, dict[str, str]]:
