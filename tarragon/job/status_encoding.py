@@ -8,8 +8,11 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeVar
+
+import msgspec
 
 from tarragon.base.index_ranges import format_ranges, parse_ranges
 from tarragon.job import training_operator_status
@@ -32,7 +35,7 @@ from tarragon.job.status import (
 from tarragon.job.status_reason import reason_of
 from tarragon.job.work import JobWork, decode_work, encode_work
 from tarragon.kube.codec import format_micro_time, format_time
-from tarragon.kube.meta import Json
+from tarragon.kube.meta import RECENT_STATUSES, CustomObject, Json
 
 T = TypeVar("T")
 
@@ -174,6 +177,11 @@ def _resize_fields(admission: Admission) -> dict[str, Json]:
     return fields
 
 
+def recorded_status(found: CustomObject) -> JobStatus:
+    """The decoded status of a job. Readers of equal statuses may share one value."""
+    return _decode_recent(bytes(found.raw_status))
+
+
 def decode_status(raw: Json) -> JobStatus:
     """Decode a whole status of any generation. Invalid fields count as absent; never raises."""
     fields = raw if isinstance(raw, Mapping) else {}
@@ -215,6 +223,11 @@ def decode_status(raw: Json) -> JobStatus:
         progress=read("progress", lambda found: decode_progress(found, fields.get(TRAINER_STATUS)), None),
         reported_size=read("size", _read_size, {}),
     )
+
+
+@lru_cache(maxsize=RECENT_STATUSES)
+def _decode_recent(raw_status: bytes) -> JobStatus:
+    return decode_status(CustomObject(raw_status=msgspec.Raw(raw_status)).status)
 
 
 def _placement_fields(nodes: Mapping[Replica, str]) -> dict[str, dict[str, str]]:

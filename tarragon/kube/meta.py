@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -24,6 +25,9 @@ JsonObject: TypeAlias = Mapping[str, Any]
 
 RAW_NULL = msgspec.Raw(b"null")
 """A missing part."""
+
+RECENT_STATUSES = 64
+"""How many decoded statuses are kept: one decision about a job reads its status a dozen times."""
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -234,7 +238,7 @@ class CustomObject(PartialObject, frozen=True):
     @property
     def spec(self) -> Json:
         """The decoded spec; None if it can't be decoded, and then `spec_error` says why."""
-        return _read(self.raw_spec)
+        return _read(bytes(self.raw_spec))
 
     @property
     def spec_error(self) -> str:
@@ -249,12 +253,15 @@ class CustomObject(PartialObject, frozen=True):
 
     @property
     def status(self) -> Json:
-        """The decoded status; None if it can't be decoded."""
-        return _read(self.raw_status)
+        """The decoded status; None if it can't be decoded. Readers of equal statuses may share one value."""
+        return _read_recent(bytes(self.raw_status))
 
 
-def _read(raw: msgspec.Raw) -> Json:
+def _read(raw: bytes) -> Json:
     try:
-        return decode(bytes(raw), object)
+        return decode(raw, object)
     except msgspec.DecodeError:
         return None
+
+
+_read_recent = lru_cache(maxsize=RECENT_STATUSES)(_read)

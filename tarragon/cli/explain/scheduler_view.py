@@ -18,7 +18,7 @@ from tarragon.client.errors import Conflict, Forbidden, NotFound
 from tarragon.client.port import ALL_OBJECTS, ObjectList, Selector, WatchEvent
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.model import gang_name
-from tarragon.job.status_encoding import decode_status
+from tarragon.job.status_encoding import recorded_status
 from tarragon.kube.core import PODS as PODS_RESOURCE
 from tarragon.kube.core import SERVICES, Node
 from tarragon.kube.meta import CustomObject, Key, Resource
@@ -177,7 +177,7 @@ def _outlook(world: Informers, clock: Clock) -> RunTimeModel:
     kinds: dict[str, Sequence[Hashable]] = {}
     for framework, found in world.all_jobs():
         keys = kinds[gang_name(framework.kind, found.metadata.key)] = similarity_keys(found)
-        status = decode_status(found.status)
+        status = recorded_status(found)
         admission = status.admission
         started = (admission.admitted_at if admission is not None else None) or status.start_time
         if started is not None and (status.completion_time is not None or not status.phase.is_final):
@@ -195,7 +195,7 @@ def similarity_keys(found: CustomObject) -> Sequence[Hashable]:
 
     `train-17` and `train-18` are one family: a trailing number, or the part after the last `-`, does not count.
     """
-    key, admission = found.metadata.key, decode_status(found.status).admission
+    key, admission = found.metadata.key, recorded_status(found).admission
     size = tuple(sorted(admission.size.items())) if admission is not None else ()
     family = key.name.rstrip("0123456789").rstrip("-.") if key.name[-1:].isdigit() else key.name.rpartition("-")[0]
     return ((key.namespace, family, size), (key.namespace, family), (key.namespace, size), (key.namespace,))

@@ -21,7 +21,7 @@ from tarragon.frameworks.unsupported_kinds import RUNS, unsupported_job_kind
 from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaType, RestartPolicy, TrainingJob
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
-from tarragon.job.status_encoding import decode_status
+from tarragon.job.status_encoding import recorded_status
 from tarragon.kube.core import EVENTS, Pod
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, OwnerIdentity, Resource
 from tarragon.plan.input.decode_and_validate import decode_and_validate
@@ -194,7 +194,7 @@ def read_job(framework: Framework, found: CustomObject) -> ClusterJob:
         object=found,
         job=taken.job,
         dialect=taken.dialect,
-        status=decode_status(found.status),
+        status=recorded_status(found),
         warnings=taken.warnings,
     )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from tarragon.job.model import Replica
 from tarragon.job.status import Admission
-from tarragon.job.status_encoding import decode_status, encode_admission, raw_admission
+from tarragon.job.status_encoding import encode_admission, raw_admission, recorded_status
 from tarragon.kube.meta import CustomObject, Json
 from tarragon.operator.informers.candidates import JobId
 from tarragon.plan.nodes.left_to_kube_scheduler import is_left_to_kube_scheduler
@@ -134,7 +134,7 @@ class AcceptedAdmissions:
             return True
         if self._is_last_decision(job, found.metadata.uid, compared):
             return True  # The watch was faster than the response to the scheduler's write.
-        if found.metadata.is_being_deleted or decode_status(found.status).phase.is_final:
+        if found.metadata.is_being_deleted or recorded_status(found).phase.is_final:
             return True  # Such a job is only cleaned up, or ignored.
         self._denied.add(job)
         return False

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 
 from tarragon.client.informer.cache_reader import CacheReader, KeyIndex
 from tarragon.job.places import vgpu_of
-from tarragon.job.status_encoding import decode_status
+from tarragon.job.status_encoding import recorded_status
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.kube.scheduling.gpu_shares import (
@@ -128,7 +128,7 @@ def assigned_vgpus(job: CustomObject) -> Collection[str]:
     """
     if not _may_assign_vgpus(job) or not _SHARE_NAMES.search(bytes(job.raw_spec)):
         return ()
-    status = decode_status(job.status)
+    status = recorded_status(job)
     admission = status.admission
     if admission is None or admission.admitted_at is None or not is_candidate(job, status):
         return ()

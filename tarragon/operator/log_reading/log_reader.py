@@ -22,7 +22,7 @@ from tarragon.job.log_progress import LogProgress
 from tarragon.job.phase import Phase
 from tarragon.job.progress import LOG_YIELDS_SECONDS, Progress, Source, is_from_future, merge, progress_patch
 from tarragon.job.status import JobStatus
-from tarragon.job.status_encoding import decode_status
+from tarragon.job.status_encoding import recorded_status
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.operator.informers.informers import Informers
@@ -139,7 +139,7 @@ class LogReader:
         for job in list(self._changed)[:CHANGES_AT_ONCE]:
             del self._changed[job]
             found = self._informers.jobs[job[0]].objects.get(job[1])
-            status = None if found is None else decode_status(found.status)
+            status = None if found is None else recorded_status(found)
             if found is None or status is None or not self._is_wanted(job[0], found, status):
                 self._finish(job, status)
             else:
@@ -165,7 +165,7 @@ class LogReader:
         kind, key = job
         opened, found = self._logs[job], self._informers.jobs[kind].objects.get(key)
         pod = None if found is None else self._leading_pod(kind, found)
-        status = None if found is None else decode_status(found.status)
+        status = None if found is None else recorded_status(found)
         if found is None or status is None or status.phase.is_final:
             self._logs.pop(job, None)
         self._plan_next(opened)
@@ -237,7 +237,7 @@ class LogReader:
         job = self._informers.jobs[kind].objects.get(found.metadata.key)
         if progress is None or job is None or job.metadata.uid != found.metadata.uid:
             return
-        recorded = decode_status(job.status).progress
+        recorded = recorded_status(job).progress
         merged = merge(recorded, progress)
         if merged is None or (recorded is not None and _says_the_same(merged, recorded)):
             return

@@ -16,7 +16,7 @@ from tarragon.base.clock import Clock
 from tarragon.client.informer.cache_reader import CacheReader
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
-from tarragon.job.status_encoding import decode_status
+from tarragon.job.status_encoding import recorded_status
 from tarragon.kube.codec import parse_time
 from tarragon.kube.meta import CustomObject, JsonObject, Key
 from tarragon.operator.metrics.definitions import (
@@ -99,7 +99,7 @@ class JobMetrics:
         if self._leads:
             self._count_transitions(kind, before.phase, after.phase)
             if old is not None and new is not None:
-                self._observe_times(kind, decode_status(old.status), decode_status(new.status))
+                self._observe_times(kind, recorded_status(old), recorded_status(new))
 
     def _note_queued(self, kind: str, key: Key, status: _CountedStatus) -> None:
         self._queued.pop((kind, key), None)

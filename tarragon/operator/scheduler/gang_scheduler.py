@@ -21,7 +21,7 @@ from tarragon.client.port import Client
 from tarragon.frameworks.dialect_detection import recorded_generation
 from tarragon.frameworks.plugin import Framework
 from tarragon.job.status import Admission, JobStatus
-from tarragon.job.status_encoding import decode_status
+from tarragon.job.status_encoding import recorded_status
 from tarragon.kube.core import Node
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.operator.informers.candidates import Candidate, Candidates, JobId, candidate_from, is_candidate
@@ -286,7 +286,7 @@ class GangScheduler:
         return observed is not None and needs_no_mark(framework, replace(observed, object=found))
 
     def _candidate(self, framework: Framework, found: CustomObject) -> Candidate | None:
-        status = decode_status(found.status)
+        status = recorded_status(found)
         if not (is_candidate(found, status) or self._is_new_candidate(framework, found, status)):
             self._snapshot_builder.job_finished(found.metadata.uid, status)
             return None

@@ -13,7 +13,7 @@ from tarragon.job.last_valid_spec import JobIdentity, decode_job, with_suspend
 from tarragon.job.model import TrainingJob
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
-from tarragon.job.status_encoding import decode_status
+from tarragon.job.status_encoding import recorded_status
 from tarragon.job.status_reason import reason_of
 from tarragon.kube.event import reference_to
 from tarragon.kube.meta import CustomObject, Json
@@ -35,7 +35,7 @@ def reconcile_invalid(
     """
     if decoded.job is not None:
         return None
-    before = decode_status(observed.object.status)
+    before = recorded_status(observed.object)
     if before.phase.is_final:
         return _delete_when_expired(framework, observed, before, now)
     owner = observed.object.owner_identity

@@ -10,7 +10,7 @@ from tarragon.frameworks.plugin import Dialect
 from tarragon.job import conditions
 from tarragon.job.model import ADOPT_ANNOTATION, GENERATION_ANNOTATION
 from tarragon.job.phase import Phase
-from tarragon.job.status_encoding import decode_status
+from tarragon.job.status_encoding import recorded_status
 from tarragon.kube.core import Pod
 from tarragon.kube.event import Event, reference_to
 from tarragon.kube.meta import CustomObject, Json, OwnerIdentity, Resource
@@ -104,7 +104,7 @@ def is_run_by_batch_jobs(found: CustomObject, dialect: Dialect | None) -> bool:
     """Whether batch Jobs run the replicas instead of the job's own pods, as far as the job object alone shows it."""
     if dialect is None or not dialect.used_batch_jobs or GENERATION_ANNOTATION in found.metadata.annotations:
         return False
-    return has_foreign_status(found) and not (decode_status(found.status).phase.is_final or _is_suspended(found))
+    return has_foreign_status(found) and not (recorded_status(found).phase.is_final or _is_suspended(found))
 
 
 def _is_suspended(found: CustomObject) -> bool:
@@ -112,13 +112,13 @@ def _is_suspended(found: CustomObject) -> bool:
 
     While the spec and the status differ, a suspension or a resumption is under way.
     """
-    return _run_policy(found.spec).get("suspend") is True and decode_status(found.status).phase is Phase.SUSPENDED
+    return _run_policy(found.spec).get("suspend") is True and recorded_status(found).phase is Phase.SUSPENDED
 
 
 def _is_run_by_batch_jobs(observed: ObservedJob) -> bool:
     """Whether batch Jobs still run the replicas. They would recreate their pods: each replica would run twice."""
     found, decoded = observed.object, observed.decoded
-    if decoded.dialect is None or not has_foreign_status(found) or decode_status(found.status).phase.is_final:
+    if decoded.dialect is None or not has_foreign_status(found) or recorded_status(found).phase.is_final:
         return False
     if is_run_by_batch_jobs(found, decoded.dialect):
         return True
@@ -145,12 +145,12 @@ def needs_adoption(found: CustomObject) -> bool:
     """Whether another operator still runs the job and no user has handed it over, as far as the job object shows it."""
     annotations = found.metadata.annotations
     is_handed_over = GENERATION_ANNOTATION in annotations or annotations.get(ADOPT_ANNOTATION) == "true"
-    return not is_handed_over and has_foreign_status(found) and not decode_status(found.status).phase.is_final
+    return not is_handed_over and has_foreign_status(found) and not recorded_status(found).phase.is_final
 
 
 def left_to_other_events(resource: Resource[CustomObject], found: CustomObject, manager: OtherManager) -> list[Event]:
     """Return the event that says that the job is left to its other manager; none for a finished job."""
-    if decode_status(found.status).phase.is_final:
+    if recorded_status(found).phase.is_final:
         return []
     message = f"left to {manager.name}; {manager.remedy}"
     return [

@@ -15,7 +15,7 @@ from tarragon.job.annotations import is_elastic_by_restart, resizes_by_restart, 
 from tarragon.job.model import Replica, SuccessPolicy, TrainingJob
 from tarragon.job.replica_state import ReplicaAction, ReplicaState, replica_state
 from tarragon.job.status import JobStatus
-from tarragon.job.status_encoding import decode_status
+from tarragon.job.status_encoding import recorded_status
 from tarragon.kube.core import Node, Pod, Service
 from tarragon.kube.event import ObjectReference
 from tarragon.kube.meta import Key, OwnerIdentity
@@ -146,7 +146,7 @@ def build_job_view(
     if decoded.job is None or decoded.dialect is None:
         return None
     job = decoded.job
-    before = decode_status(observed.object.status)
+    before = recorded_status(observed.object)
     needs_admission = is_placed_by(job, observed.settings.scheduler_name)
     size = desired_size(job, before, needs_admission=needs_admission)
     replicas = _replicas(job, before, size) if needs_admission else tuple(job.replicas_of_size(size))
