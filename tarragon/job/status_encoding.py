@@ -8,13 +8,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeVar
 
 import msgspec
 
 from tarragon.base.index_ranges import format_ranges, parse_ranges
+from tarragon.base.recent_results import RecentResults
 from tarragon.job import training_operator_status
 from tarragon.job.model import Replica, ReplicaType, parse_replica_type
 from tarragon.job.phase import Phase
@@ -35,13 +35,15 @@ from tarragon.job.status import (
 from tarragon.job.status_reason import reason_of
 from tarragon.job.work import JobWork, decode_work, encode_work
 from tarragon.kube.codec import format_micro_time, format_time
-from tarragon.kube.meta import RECENT_STATUSES, CustomObject, Json
+from tarragon.kube.meta import CustomObject, Json
 
 T = TypeVar("T")
 
 MAX_MESSAGE_LENGTH = 2048
 """The maximum number of characters of a message in the status."""
 
+MAX_SHARED_REPLICAS = 256
+"""Statuses that name more replicas are decoded anew for each reader."""
 
 WHOLE_GANG: Mapping[str, Json] = MappingProxyType({"whole": True})
 """The change of the encoded gang round by which it becomes complete."""
@@ -225,9 +227,17 @@ def decode_status(raw: Json) -> JobStatus:
     )
 
 
-@lru_cache(maxsize=RECENT_STATUSES)
-def _decode_recent(raw_status: bytes) -> JobStatus:
+def _decode_raw(raw_status: bytes) -> JobStatus:
     return decode_status(CustomObject(raw_status=msgspec.Raw(raw_status)).status)
+
+
+def _names_few_replicas(status: JobStatus) -> bool:
+    """Whether the status takes little memory. A few bytes may name a hundred thousand replicas."""
+    placed = 0 if status.admission is None else len(status.admission.nodes)
+    return placed + len(status.restarts) + len(status.succeeded_replicas) <= MAX_SHARED_REPLICAS
+
+
+_decode_recent = RecentResults(_decode_raw, _names_few_replicas)
 
 
 def _placement_fields(nodes: Mapping[Replica, str]) -> dict[str, dict[str, str]]:

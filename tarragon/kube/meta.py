@@ -8,12 +8,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import force_setattr
 
+from tarragon.base.recent_results import RecentResults
 from tarragon.kube.codec import decode
 from tarragon.kube.json_depth import MAX_DEPTH, is_depth_within, with_limited_depth
 
@@ -25,9 +25,6 @@ JsonObject: TypeAlias = Mapping[str, Any]
 
 RAW_NULL = msgspec.Raw(b"null")
 """A missing part."""
-
-RECENT_STATUSES = 64
-"""How many decoded statuses are kept: one decision about a job reads its status a dozen times."""
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -253,7 +250,9 @@ class CustomObject(PartialObject, frozen=True):
 
     @property
     def status(self) -> Json:
-        """The decoded status; None if it can't be decoded. Readers of equal statuses may share one value."""
+        """The decoded status; None if it can't be decoded. Readers of equal statuses may share one value: one decision
+        reads a job's status a dozen times.
+        """
         return _read_recent(bytes(self.raw_status))
 
 
@@ -264,4 +263,4 @@ def _read(raw: bytes) -> Json:
         return None
 
 
-_read_recent = lru_cache(maxsize=RECENT_STATUSES)(_read)
+_read_recent: RecentResults[Json] = RecentResults(_read)

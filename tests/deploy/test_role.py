@@ -100,26 +100,30 @@ async def forbid_the_rest(stage: Stage) -> None:
 
 
 def begun_elsewhere() -> list[Json]:
-    return [job("h", "default", Worker=group(1)), jaxjob("h"), sharepod("h")]
+    return [job("of-tf", "default", Worker=group(1)), jaxjob("of-jax"), sharepod("of-sharepod")]
 
 
 async def begin_elsewhere(stage: Stage) -> None:
-    """As far as their statuses tell; a user has handed them over."""
+    """Create jobs whose statuses look as if another operator had begun them, and which a user has handed over."""
     for whole in begun_elsewhere():
+        resource, name = resource_of(whole), whole["metadata"]["name"]
         whole["metadata"]["annotations"] = {ADOPT_ANNOTATION: "true"}
         status = {"status": {"startTime": "2026-01-01T00:00:00Z"}}
-        await stage.http.create(resource_of(whole), whole)
-        await stage.http.patch(resource_of(whole), Key("default", "h"), status, subresource="status")
+        await stage.kubectl.established(resource.full_name)
+        await stage.http.create(resource, whole)
+        await stage.http.patch(resource, Key("default", name), status, subresource="status")
 
 
 async def are_taken_over(stage: Stage) -> None:
-    """Before anything else is done for them, they get the mark that they are ours."""
-    for whole in begun_elsewhere():
-        resource, key = resource_of(whole), Key("default", "h")
-        while GENERATION_ANNOTATION not in (await stage.http.get(resource, key)).metadata.annotations:
-            await stage.clock.sleep(0.1)
+    """They get the mark that they are ours."""
+    jobs = [(resource_of(whole), Key("default", whole["metadata"]["name"])) for whole in begun_elsewhere()]
+    for resource, key in jobs:
+        async with stage.patience():
+            while GENERATION_ANNOTATION not in (await stage.http.get(resource, key)).metadata.annotations:
+                await stage.clock.sleep(0.1)
+    for resource, key in jobs:
         await stage.http.delete(resource, key)
-        await stage.until(stage.has_pods)
+    await stage.until(stage.has_pods)
 
 
 def resource_of(whole: Json) -> Resource[CustomObject]:

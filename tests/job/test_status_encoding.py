@@ -4,6 +4,7 @@ import datetime as dt
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,9 +32,11 @@ from tarragon.job.status_encoding import (
     display_state,
     encode_admission,
     encode_status,
+    recorded_status,
     unknown_fields,
 )
 from tarragon.kube.codec import encode
+from tarragon.kube.meta import CustomObject
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 SUMMARY = StatusSummary(
@@ -227,6 +230,26 @@ def test_no_status_whatsoever_raises(ours: dict[str, Any], other: Any) -> None:
 
     assert isinstance(decode_status(raw), JobStatus)
     assert isinstance(decode_status(other), JobStatus)
+
+
+def test_each_job_is_read_as_what_is_on_its_record() -> None:
+    records = [written(status) for status in (FULL, EMPTY, FULL, huge())]
+    jobs = [CustomObject(raw_status=msgspec.Raw(encode(record))) for record in records]
+
+    assert [recorded_status(job) for job in jobs * 2] == [decode_status(record) for record in records * 2]
+
+
+@pytest.mark.parametrize(
+    "raw", [b"null", b"5", b"{", b"[" * 5000, b'{"tarragon": ' + b'{"a": ' * 500 + b"1" + b"}" * 501]
+)
+def test_what_is_no_status_is_an_empty_record(raw: bytes) -> None:
+    assert recorded_status(CustomObject(raw_status=msgspec.Raw(raw))) == JobStatus()
+
+
+def test_a_few_bytes_that_name_very_many_replicas_are_not_kept_in_memory() -> None:
+    forged = CustomObject(raw_status=msgspec.Raw(b'{"tarragon":{"finished":{"A":"0-9999"}}}'))
+
+    assert recorded_status(forged).succeeded_replicas is not recorded_status(forged).succeeded_replicas
 
 
 @pytest.mark.parametrize(

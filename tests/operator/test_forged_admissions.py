@@ -40,7 +40,7 @@ class Counting(NoMeter):
         self._reconciles.put_nowait(None)
 
     async def reconciles(self, count: int) -> None:
-        """Return when so many more have finished."""
+        """Wait until so many more reconciles have finished."""
         while not self._reconciles.empty():
             self._reconciles.get_nowait()
         for _ in range(count):
@@ -271,7 +271,7 @@ class Cycles:
         monkeypatch.setattr(GangScheduler, "run_cycle", run_cycle_when_it_may)
 
     async def after(self, change: Coroutine[None, None, None]) -> None:
-        """Return when a cycle has read what is known before the change, which causes one more."""
+        """Make the change, which causes a cycle, and wait until one has left nothing unread."""
         self._has_read_all.clear()
         await change
         await self._has_read_all.wait()

@@ -44,11 +44,11 @@ class Written:
         self.patches.append((round(self._clock.monotonic(), 3), key.name, done))
 
 
-def job_with(name: str, *, version: str = "1", **status: Any) -> CustomObject:
+def job_with(name: str, *, version: str = "1", uid: str = "", **status: Any) -> CustomObject:
     return CustomObject(
         api_version="kubeflow.org/v1",
         kind="TFJob",
-        metadata=CustomObjectMeta(name=name, namespace="default", uid=f"uid-{name}", resource_version=version),
+        metadata=CustomObjectMeta(name=name, namespace="default", uid=uid or f"uid-{name}", resource_version=version),
         raw_status=msgspec.Raw(encode({"tarragon": status})),
     )
 
@@ -201,6 +201,58 @@ async def test_a_write_that_the_watch_outdates_while_it_is_under_way_is_repeated
     await site.passes(2 * WRITE_SPACING)
 
     assert [done for _, _, done in site.api.patches] == [1]
+
+
+async def test_a_change_of_a_job_whose_write_was_not_refused_does_not_bring_the_next_one_forward(site: Site) -> None:
+    site.watched.learn(job_with("a"))
+    site.submit("a", 1)
+    await site.passes(1)
+    site.submit("a", 2)
+    site.watched.learn(job_with("a", version="2"))
+    await site.passes(1)
+
+    assert [done for _, _, done in site.api.patches] == [1]
+
+
+async def test_a_version_that_is_outdated_itself_leads_to_one_more_try_and_not_to_a_loop(site: Site) -> None:
+    site.watched.learn(job_with("a"))
+    site.api.errors = [Conflict({"code": 409}), Conflict({"code": 409})]
+    site.submit("a", 1)
+    await site.passes(0.2)
+    site.watched.learn(job_with("a", version="2"))
+    await site.passes(0.2)
+    assert (site.api.errors, site.api.patches) == ([], [])
+    await site.passes(CONFLICT_SECONDS)
+
+    assert [done for _, _, done in site.api.patches] == [1]
+
+
+@pytest.mark.parametrize("done", [5, 1000], ids=["the job has ended", "the training says so"])
+async def test_a_last_report_keeps_its_head_start_when_it_is_repeated(site: Site, done: int) -> None:
+    site.watched.learn(job_with("a"))
+    for number in range(100):
+        site.submit(f"other-{number}", 1)
+    site.api.errors = [Conflict({"code": 409})]
+    site.submit("a", 1000)
+    if done < 1000:
+        site.submit("a", done, state="Succeeded")
+    await site.passes(0)
+    assert site.api.errors == []
+    site.watched.learn(job_with("a", version="2", state="Succeeded"))
+    await site.passes(3 * WRITE_SPACING)
+
+    assert "a" in [name for _, name, _ in site.api.patches]
+
+
+async def test_what_was_reported_of_a_job_that_was_replaced_meanwhile_is_given_up(site: Site) -> None:
+    site.watched.learn(job_with("a"))
+    site.api.errors = [Conflict({"code": 409})]
+    site.submit("a", 1)
+    await site.passes(0.2)
+    site.watched.learn(job_with("a", version="2", uid="another"))
+    await site.passes(SECONDS_BETWEEN)
+
+    assert site.api.patches == []
 
 
 async def test_a_job_that_is_gone_is_given_up(site: Site) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -27,7 +27,7 @@ from tarragon.plan.status.patch import precondition, status_of, tarragon_of
 SECONDS_BETWEEN = 10.0
 """The least time between two writes of one job's progress."""
 CONFLICT_SECONDS = 1.0
-"""After this time at the latest a write is repeated that did not have the job's newest version."""
+"""A write that did not have the job's newest version is due again after this time, or when the watch has it."""
 WRITE_SPACING = 0.05
 """Seconds between two writes: at most twenty a second, however many jobs report. 10,000 jobs take turns in 500 s."""
 HEAD_START = 60.0
@@ -43,6 +43,8 @@ class _Pending:
     job: CustomObject
     """As it was when the report arrived."""
     progress: Progress
+    is_repeated: bool = False
+    """Whether it was tried before, with an outdated version of the job."""
 
 
 class ProgressWriter:
@@ -65,8 +67,8 @@ class ProgressWriter:
         """By UID of the job, what was submitted last: the cache does not have it before it is written."""
         self._next_write: dict[str, float] = {}
         self._next_haste: dict[str, float] = {}
-        self._outdated: set[str] = set()
-        """UIDs of jobs of which the cache did not have the newest version when it was last tried."""
+        self._outdated: dict[str, float] = {}
+        """When to write again, by UID, once the cache has a newer version of the job than at the last try."""
         for cache in informers.jobs.values():
             cache.add_event_handler(self._job_changed)
 
@@ -91,7 +93,7 @@ class ProgressWriter:
                 due, _, uid = heapq.heappop(self._due)
                 if self._due_of.get(uid) == due:
                     del self._due_of[uid]
-                    await self._write(self._pending.pop(uid))
+                    await self._write(self._pending.pop(uid), due)
                     await self._clock.sleep(WRITE_SPACING)
 
     def _newest_of(self, job: CustomObject) -> Progress | None:
@@ -107,18 +109,17 @@ class ProgressWriter:
             self._forget(forgotten)
 
     def _forget(self, uid: str) -> None:
-        for each in (self._newest, self._next_write, self._next_haste):
+        for each in (self._newest, self._next_write, self._next_haste, self._outdated):
             each.pop(uid, None)
-        self._outdated.discard(uid)
 
     def _job_changed(self, _: Key, __: CustomObject | None, job: CustomObject | None) -> None:
         if job is None or job.metadata.uid not in self._pending:
             return
         uid = job.metadata.uid
-        if uid in self._outdated:
-            self._outdated.discard(uid)
-            self._schedule(uid, self._clock.monotonic())
-        elif _is_over(job):
+        due = self._outdated.pop(uid, None)
+        if due is not None:
+            self._schedule(uid, due)
+        if _is_over(job):
             self._hasten(uid)
 
     def _hasten(self, uid: str) -> None:
@@ -141,9 +142,9 @@ class ProgressWriter:
     def _seconds_until_due(self) -> float | None:
         return max(0.0, self._due[0][0] - self._clock.monotonic()) if self._due else None
 
-    async def _write(self, pending: _Pending) -> None:
+    async def _write(self, pending: _Pending, due: float) -> None:
         resource, uid = self._informers.jobs[pending.kind].resource, pending.job.metadata.uid
-        self._outdated.discard(uid)
+        self._outdated.pop(uid, None)
         job = self._informers.jobs[pending.kind].objects.get(pending.job.metadata.key, pending.job)
         if job.metadata.uid != uid:
             self._give_up(uid)
@@ -159,7 +160,7 @@ class ProgressWriter:
             self._give_up(uid)
         except Conflict:
             self._meter.progress_written("conflict")
-            self._repeat_when_current(pending, job)
+            self._repeat_when_current(pending, job, due)
         except ApiError as error:
             name = str(job.metadata.key)
             log.warning("progress was not written; the next report makes up for it", job=name, error=str(error))
@@ -168,13 +169,18 @@ class ProgressWriter:
         else:
             self._meter.progress_written("written")
 
-    def _repeat_when_current(self, pending: _Pending, outdated: CustomObject) -> None:
-        """Repeat the write when the cache has a newer version of the job than the one that was outdated."""
+    def _repeat_when_current(self, pending: _Pending, outdated: CustomObject, due: float) -> None:
+        """Repeat the write when the cache has a newer version of the job than the one that was outdated.
+
+        It keeps its turn, but only once: a job that changes all the time must not always come first.
+        """
+        now, uid = self._clock.monotonic(), outdated.metadata.uid
+        due = now if pending.is_repeated else due
         current = self._informers.jobs[pending.kind].objects.get(outdated.metadata.key, outdated)
-        is_outdated = current.metadata.resource_version == outdated.metadata.resource_version
-        if is_outdated:
-            self._outdated.add(outdated.metadata.uid)
-        self._repeat(pending, self._clock.monotonic() + (CONFLICT_SECONDS if is_outdated else 0.0))
+        if current.metadata.resource_version == outdated.metadata.resource_version:
+            self._outdated[uid] = due
+            due = now + CONFLICT_SECONDS
+        self._repeat(replace(pending, is_repeated=True), due)
 
     def _repeat(self, pending: _Pending, due: float) -> None:
         uid = pending.job.metadata.uid
