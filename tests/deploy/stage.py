@@ -69,7 +69,12 @@ class Kubectl:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        out, _ = await asyncio.wait_for(process.communicate(stdin.encode()), PATIENCE)
+        communication = asyncio.ensure_future(process.communicate(stdin.encode()))
+        in_time, _ = await asyncio.wait({communication}, timeout=PATIENCE)
+        if not in_time:
+            process.kill()
+        out, _ = await communication
+        assert in_time, f"kubectl {' '.join(arguments)} still ran after {PATIENCE:.0f} s, and said:\n{out.decode()}"
         return process.returncode or 0, out.decode()
 
     async def __call__(self, *arguments: str, stdin: str = "") -> str:

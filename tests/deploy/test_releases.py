@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from collections.abc import Set as AbstractSet
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from tarragon.frameworks.registry import FRAMEWORKS
 from tests.conftest import HELM_4, helm_program
 from tests.deploy.helm_program import CHART, NAMESPACE, Helm
 from tests.deploy.leftovers import CRDS, KINDS, LEFT_BY_HELM, listed_objects, listing
@@ -29,21 +28,15 @@ LARGEST_RECORD = 256 * 1024
 Json = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """Every test leaves it as it was."""
-    plane = ControlPlane.start(tmp_path_factory.mktemp("releases"))
-    yield plane
-    plane.stop()
-
-
 @pytest.fixture
-async def stage(plane: ControlPlane) -> AsyncIterator[Stage]:
-    async with a_stage(plane) as stage:
-        yield stage
-        await stage.kubectl("delete", "crd", *(framework.resource.full_name for framework in FRAMEWORKS))
-        await stage.kubectl("delete", "namespace", NAMESPACE)
-        await stage.kubectl("delete", "pods,services", "--all", "--grace-period=0", "--force")
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    """Nothing is installed yet, and nobody else is there: releases are about whole clusters."""
+    plane = ControlPlane.start(tmp_path / "plane")
+    try:
+        async with a_stage(plane) as stage:
+            yield stage
+    finally:
+        plane.stop()
 
 
 @pytest.fixture(params=[pytest.param("3", marks=pytest.mark.helm), pytest.param("4", marks=pytest.mark.helm4)])
