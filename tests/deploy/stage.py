@@ -22,6 +22,7 @@ from tarragon.client.http.client import HttpClient
 from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.informer.informer import Informer
 from tarragon.client.port import DeleteOptions
+from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.status import JobStatus
 from tarragon.job.status_encoding import decode_status
@@ -142,6 +143,14 @@ class Stage:
         if not self._tasks:
             works = (self.jobs.run(), self.pods.run(), self._plays(), self._heartbeats())
             self._tasks = [asyncio.create_task(work) for work in works]
+
+    async def lists_all_kinds(self) -> None:
+        """Return when all kinds of jobs can be listed, and so be deleted.
+
+        kube-apiserver sets the storage of a kind up at the first request. If that is the deletion of its CRD, this may
+        fail and be tried again only minutes later: CRDFinalizer's retry conflicts with its own write of the status.
+        """
+        await self.kubectl("get", ",".join(framework.resource.full_name for framework in FRAMEWORKS))
 
     async def node(self, name: str, cpu: str = "8") -> None:
         with contextlib.suppress(AlreadyExists):
