@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from tarragon.base.index_ranges import format_ranges, parse_ranges
-from tarragon.base.recent_results import RecentResults
+from tarragon.base.memoized import Memoized
 from tarragon.job import training_operator_status
 from tarragon.job.model import Replica, ReplicaType, parse_replica_type
 from tarragon.job.phase import Phase
@@ -181,7 +181,7 @@ def _resize_fields(admission: Admission) -> dict[str, Json]:
 
 def recorded_status(found: CustomObject) -> JobStatus:
     """The decoded status of a job. Readers of equal statuses may share one value."""
-    return _decode_recent(bytes(found.raw_status))
+    return _decode_memoized(bytes(found.raw_status))
 
 
 def decode_status(raw: Json) -> JobStatus:
@@ -237,7 +237,7 @@ def _names_few_replicas(status: JobStatus) -> bool:
     return placed + len(status.restarts) + len(status.succeeded_replicas) <= MAX_SHARED_REPLICAS
 
 
-_decode_recent = RecentResults(_decode_raw, _names_few_replicas)
+_decode_memoized = Memoized(_decode_raw, _names_few_replicas)
 
 
 def _placement_fields(nodes: Mapping[Replica, str]) -> dict[str, dict[str, str]]:

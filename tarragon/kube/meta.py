@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import force_setattr
 
-from tarragon.base.recent_results import RecentResults
+from tarragon.base.memoized import Memoized
 from tarragon.kube.codec import decode
 from tarragon.kube.json_depth import MAX_DEPTH, is_depth_within, with_limited_depth
 
@@ -253,7 +253,7 @@ class CustomObject(PartialObject, frozen=True):
         """The decoded status; None if it can't be decoded. Readers of equal statuses may share one value: one decision
         reads a job's status a dozen times.
         """
-        return _read_recent(bytes(self.raw_status))
+        return _read_memoized(bytes(self.raw_status))
 
 
 def _read(raw: bytes) -> Json:
@@ -263,4 +263,4 @@ def _read(raw: bytes) -> Json:
         return None
 
 
-_read_recent: RecentResults[Json] = RecentResults(_read)
+_read_memoized: Memoized[Json] = Memoized(_read)

@@ -1,4 +1,7 @@
-"""Keeps the last results of a function of a text, where the same text is soon asked for again."""
+"""Memoizes a function of bytes that users write, within bounds of memory.
+
+`functools.lru_cache` bounds the number of results alone: 64 of them may take a gigabyte.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,15 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-MAX_RESULTS = 64
-MAX_TEXT_BYTES = 4096
-"""Longer texts are computed each time: what is kept must stay small, whatever users write."""
+MAX_ENTRIES = 64
+MAX_KEY_BYTES = 4096
+"""The results of longer texts are not kept."""
 
 
-class RecentResults(Generic[T]):
-    """`compute` without its repetitions. Callers share the results and must not change them.
+class Memoized(Generic[T]):
+    """The function `compute`, which keeps its last results. Callers share them and must not change them.
 
-    `is_small` tells whether a result may be kept. The oldest of MAX_RESULTS results goes first.
+    `is_small` tells whether a result may be kept. The oldest of MAX_ENTRIES results goes first.
     """
 
     def __init__(self, compute: Callable[[bytes], T], is_small: Callable[[T], bool] = lambda _: True) -> None:
@@ -27,8 +30,8 @@ class RecentResults(Generic[T]):
         if text in self._results:
             return self._results[text]
         result = self._compute(text)
-        if len(text) <= MAX_TEXT_BYTES and self._is_small(result):
-            while len(self._results) >= MAX_RESULTS:
+        if len(text) <= MAX_KEY_BYTES and self._is_small(result):
+            while len(self._results) >= MAX_ENTRIES:
                 del self._results[next(iter(self._results))]
             self._results[text] = result
         return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tarragon.base.recent_results import MAX_RESULTS, MAX_TEXT_BYTES, RecentResults
+from tarragon.base.memoized import MAX_ENTRIES, MAX_KEY_BYTES, Memoized
 
 
 class Counted:
@@ -16,7 +16,7 @@ class Counted:
 
 def test_what_is_asked_for_again_is_computed_once() -> None:
     compute = Counted()
-    recent = RecentResults(compute)
+    recent = Memoized(compute)
 
     assert [recent(b"a"), recent(b"bb"), recent(b"a"), recent(b"bb")] == [1, 2, 1, 2]
     assert compute.asked == [b"a", b"bb"]
@@ -24,12 +24,12 @@ def test_what_is_asked_for_again_is_computed_once() -> None:
 
 def test_only_the_last_results_are_kept() -> None:
     compute = Counted()
-    recent = RecentResults(compute)
-    for number in range(MAX_RESULTS + 1):
+    recent = Memoized(compute)
+    for number in range(MAX_ENTRIES + 1):
         recent(b"%d" % number)
     compute.asked.clear()
 
-    recent(b"%d" % MAX_RESULTS)
+    recent(b"%d" % MAX_ENTRIES)
     recent(b"0")
 
     assert compute.asked == [b"0"]
@@ -37,8 +37,8 @@ def test_only_the_last_results_are_kept() -> None:
 
 def test_neither_long_texts_nor_large_results_are_kept() -> None:
     compute = Counted()
-    recent = RecentResults(compute, is_small=lambda length: length != 2)
-    for text in (b"a" * (MAX_TEXT_BYTES + 1), b"bb"):
+    recent = Memoized(compute, is_small=lambda length: length != 2)
+    for text in (b"a" * (MAX_KEY_BYTES + 1), b"bb"):
         assert [recent(text), recent(text)] == [len(text)] * 2
 
     assert len(compute.asked) == 4
