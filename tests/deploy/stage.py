@@ -144,8 +144,8 @@ class Stage:
             works = (self.jobs.run(), self.pods.run(), self._plays(), self._heartbeats())
             self._tasks = [asyncio.create_task(work) for work in works]
 
-    async def lists_all_kinds(self) -> None:
-        """Return when all kinds of jobs can be listed, and so be deleted.
+    async def until_all_kinds_can_be_listed(self) -> None:
+        """Wait until all kinds of jobs can be listed: then their CRDs can be deleted.
 
         kube-apiserver sets the storage of a kind up at the first request. If that is the deletion of its CRD, this may
         fail and be tried again only minutes later: CRDFinalizer's retry conflicts with its own write of the status.

@@ -25,7 +25,7 @@ async def test_plain_files_install_and_can_be_applied_over_and_again(empty: Stag
     assert changed <= (
         set() if empty.plane.minor >= ALL_FIELDS_SINCE else {"customresourcedefinition.apiextensions.k8s.io"}
     )
-    await empty.lists_all_kinds()
+    await empty.until_all_kinds_can_be_listed()
     await empty.kubectl("delete", "-k", "deploy")
     fresh = await empty.install("apply", "-k", "deploy")
     assert {line.rpartition(" ")[2] for line in fresh.splitlines()} == {"created"}

@@ -227,18 +227,20 @@ async def test_a_version_that_is_outdated_itself_leads_to_one_more_try_and_not_t
     assert [done for _, _, done in site.api.patches] == [1]
 
 
-@pytest.mark.parametrize("done", [5, 1000], ids=["the job has ended", "the training says so"])
-async def test_a_last_report_keeps_its_head_start_when_it_is_repeated(site: Site, done: int) -> None:
+@pytest.mark.parametrize(
+    ("done", "status"), [(5, {"state": "Succeeded"}), (1000, {})], ids=["the job has ended", "the training says so"]
+)
+async def test_a_last_report_keeps_its_head_start_when_it_is_repeated(
+    site: Site, done: int, status: dict[str, str]
+) -> None:
     site.watched.learn(job_with("a"))
     for number in range(100):
         site.submit(f"other-{number}", 1)
     site.api.errors = [Conflict({"code": 409})]
-    site.submit("a", 1000)
-    if done < 1000:
-        site.submit("a", done, state="Succeeded")
+    site.submit("a", done, **status)
     await site.passes(0)
-    assert site.api.errors == []
-    site.watched.learn(job_with("a", version="2", state="Succeeded"))
+    assert site.api.errors == [], "the write of `a` comes first, and is refused"
+    site.watched.learn(job_with("a", version="2", **status))
     await site.passes(3 * WRITE_SPACING)
 
     assert "a" in [name for _, name, _ in site.api.patches]
