@@ -28,7 +28,7 @@ T = TypeVar("T")
 _WORD = re.compile(r"[A-Za-z0-9_./:@][A-Za-z0-9_./:@%+=,-]*")
 
 TIMEOUT = 1.5
-"""Seconds that completion waits for a remote cluster."""
+"""Seconds that completion waits for a cluster that runs."""
 
 
 def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -147,11 +147,14 @@ def _query(settings: GlobalOptions, ask: Callable[[ClusterReader, str], Awaitabl
     """Reads from a cluster, or from the database of an embedded cluster. Hides messages: they would break the line."""
     import asyncio
 
+    from tarragon.cli.jobview.target import is_offline_reader
     from tarragon.cli.targets.resolving import resolve_target
 
     async def query() -> T:
         cluster = resolve_target(settings)
-        async with asyncio.timeout(TIMEOUT), cluster.reading() as reader:
+        async with asyncio.timeout(TIMEOUT) as limit, cluster.reading() as reader:
+            if is_offline_reader(reader):
+                limit.reschedule(None)  # A database always answers, on a busy machine perhaps late.
             return await ask(reader, cluster.namespace)
 
     with suppress(OSError, TimeoutError, TarragonError), redirect_stderr(io.StringIO()):
