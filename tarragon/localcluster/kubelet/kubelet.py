@@ -170,7 +170,8 @@ class Kubelet:
     async def _follow_pods(self, context: NodeContext, pods: Informer[Pod], group: asyncio.TaskGroup) -> None:
         """Start a worker for each pod of the node, then follow the watch.
 
-        Pods with a folder on this node come first: their allocations must be known before new pods are admitted.
+        Pods that this node has admitted come first, vanished ones too: what they hold must be known before a new pod is
+        admitted, and a pod must see one that had its name before.
         """
         for leftover in self._folder.pods.glob(f"{REMOVED_PREFIX}*"):
             await asyncio.to_thread(mounts.remove_tree, leftover)
@@ -179,14 +180,18 @@ class Kubelet:
         await pods.wait_for_sync()
         # No await between here and `subscribe`: a change in between would be missed.
         recorded = self._recorded_uids()
-        listed = sorted(pods.objects.values(), key=lambda pod: (pod.metadata.uid not in recorded, _created(pod)))
+        listed = sorted(pods.objects.values(), key=_created)
         session = _Session(context, pods, group)
-        for pod in listed:
-            if pod.metadata.uid in recorded or _needs_worker(pod):
-                self._start_worker(session, pod)
         for uid in recorded - {pod.metadata.uid for pod in listed}:
             self._clean_up_unlisted(session, uid)
+        for pod in sorted(listed, key=self._awaits_admission):
+            if pod.metadata.uid in recorded or _needs_worker(pod):
+                self._start_worker(session, pod)
         pods.add_event_handler(lambda _, old, new: self._on_pod_change(session, old, new))
+
+    def _awaits_admission(self, pod: Pod) -> bool:
+        record = records.load(self._folder.pod(pod.metadata.uid))
+        return record is None or record.awaits_admission
 
     def _recorded_uids(self) -> set[str]:
         return {path.name for path in self._folder.pods.iterdir() if not path.name.startswith(REMOVED_PREFIX)}

@@ -12,11 +12,13 @@ from tarragon.kube.core import NODES
 from tarragon.kube.meta import Key
 from tests.localcluster.kubelet.builders import container_json
 from tests.localcluster.kubelet.gpu_pods import GI, shared_metadata
+from tests.localcluster.kubelet.waiting import eventually
 from tests.localcluster.kubelet.world import Json, World
 
 MEMORY = {"nvidia.com/gpu.memory": "16384"}
 SHOW = "echo $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER"
 FOREVER = "echo ready; while :; do sleep 0.05; done"
+ONE_GPU: Json = {"gpus": ("GPU-a",), "capacity": {"pods": 20_000, "nvidia.com/gpu": 1000}}
 STUBBORN = f"trap '' TERM; {FOREVER}"
 
 
@@ -112,22 +114,56 @@ async def test_the_kubelet_keeps_the_label_with_the_memory_by_which_it_refuses_p
 
 
 async def test_a_pod_that_is_ending_keeps_its_gpu_across_a_restart(world: World) -> None:
-    world.start_kubelet(gpus=("GPU-a",), capacity={"pods": 20_000, "nvidia.com/gpu": 1000})
+    world.start_kubelet(**ONE_GPU)
     await share(world, STUBBORN, "ending", vgpu=0)
     await world.says("ready", "ending")
     await world.delete("ending", grace=600)
     await world.event("Killing")
     await world.stop_kubelet()
 
-    world.start_kubelet(gpus=("GPU-a",), capacity={"pods": 20_000, "nvidia.com/gpu": 1000})
+    world.start_kubelet(**ONE_GPU)
     await world.run("true", "whole", container={"resources": {"limits": {"nvidia.com/gpu": 1}}})
     refused = await world.phase("Failed", "whole")
 
     assert refused["status"]["reason"] == "OutOfnvidia.com/gpu"
 
 
+async def test_a_pod_that_waits_for_a_gpu_gets_it_from_the_next_kubelet(world: World) -> None:
+    world.start_kubelet(**ONE_GPU)
+    await share(world, STUBBORN, "ending", vgpu=0)
+    await world.says("ready", "ending")
+    await world.delete("ending", grace=0)
+    waiting = await share(world, f"{SHOW}; {FOREVER}", "waiting", 0.75, vgpu=0)
+    await eventually((world.node / "pods" / waiting["metadata"]["uid"] / "pod.json").exists)
+    await world.stop_kubelet()
+
+    world.start_kubelet(**ONE_GPU)
+    await world.says("ready", "waiting")
+    await share(world, "true", "third", 0.5, vgpu=0)
+    refused = await world.phase("Failed", "third")
+
+    assert (await visible(world, "waiting"))[0] == "GPU-a"
+    assert refused["status"]["reason"] == "OutOfnvidia.com/gpu"
+
+
+async def test_a_gpu_of_a_pod_that_vanished_without_a_kubelet_is_free_when_its_program_has_ended(world: World) -> None:
+    pid = world.folder / "pid"
+    world.start_kubelet(**ONE_GPU)
+    await share(world, f"echo $$$$ > {pid}; {STUBBORN}", "old", vgpu=0)
+    await world.says("ready", "old")
+    await world.stop_kubelet()
+    await world.delete("old", grace=0)
+    gpu = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+    await world.run(f"! kill -0 $(cat {pid})", "new", restartPolicy="Never", container=gpu)
+
+    world.start_kubelet(**ONE_GPU)
+    ended = await world.until(lambda pod: pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}, "new")
+
+    assert ended["status"]["phase"] == "Succeeded"
+
+
 async def test_a_gpu_can_be_held_whole_when_the_last_pod_that_shared_it_is_gone(world: World) -> None:
-    world.start_kubelet(gpus=("GPU-a",), capacity={"pods": 20_000, "nvidia.com/gpu": 1000})
+    world.start_kubelet(**ONE_GPU)
     for name in ("one", "two"):
         await share(world, "true", name, vgpu=0, restartPolicy="Never")
         await world.phase("Succeeded", name)

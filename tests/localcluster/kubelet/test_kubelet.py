@@ -804,6 +804,21 @@ async def test_a_pod_deleted_without_a_kubelet_is_cleaned_up_by_the_next(world: 
     await eventually(lambda: not world.processes() and not list((world.node / "pods").iterdir()))
 
 
+async def test_a_pod_recreated_without_a_kubelet_starts_when_the_old_pod_of_its_name_has_ended(world: World) -> None:
+    pid = world.folder / "pid"
+    world.start_kubelet()
+    await world.run(f"echo $$$$ > {pid}; trap '' TERM; {FOREVER}")
+    await world.says("ready")
+    await world.stop_kubelet()
+    await world.delete(grace=0)
+    await world.run(f"! kill -0 $(cat {pid})", restartPolicy="Never")
+
+    world.start_kubelet()
+    ended = await world.until(lambda pod: pod.get("status", {}).get("phase") in {"Succeeded", "Failed"})
+
+    assert ended["status"]["phase"] == "Succeeded"
+
+
 async def test_a_run_that_was_recorded_but_not_started_is_not_counted(world: World) -> None:
     """The kubelet was killed after it wrote the spec and before it started the shim."""
     world.start_kubelet()

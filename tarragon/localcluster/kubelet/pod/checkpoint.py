@@ -61,7 +61,7 @@ class PodCheckpoint:
         self._ended_before: set[str] = set()
         stored = records.load(self.folder)
         self.is_new = stored is None
-        self.record = stored or PodRecord(started=clock.now().timestamp())
+        self.record = stored or PodRecord(started=clock.now().timestamp(), awaits_admission=True)
 
     def open(self) -> None:
         """Adopt the runs on disk; for a pod without a folder, restore the runs that its API status mentions."""
@@ -70,8 +70,8 @@ class PodCheckpoint:
             return
         if self.is_new:
             records.save_manifest(self.folder, self.pod)
-            records.save(self.folder, self.record)
             self._restore_runs()
+            records.save(self.folder, self.record)  # Last: a kubelet killed before it begins anew.
         for container in self.pod.spec.all_containers:
             for number in self.folder.run_numbers(container.name)[-KEPT_RUNS:]:
                 self._adopt(container, number)
@@ -100,8 +100,18 @@ class PodCheckpoint:
         return self.record.container(container.name).ended_at(run.number) is not None
 
     def save(self, record: PodRecord) -> None:
-        self.record = record
+        """Save the record. Raises OSError, and then keeps the old one, so that the caller's step can be repeated."""
         records.save(self.folder, record)
+        self.record = record
+
+    def save_or_keep(self, record: PodRecord) -> OSError | None:
+        """Save the record, or on a full disk keep it in memory until the next save. Returns why it is not saved."""
+        try:
+            self.save(record)
+        except OSError as error:
+            self.record = record
+            return error
+        return None
 
     def runtime_statuses(self, troubles: Mapping[str, StartFailure]) -> dict[str, RuntimeStatus]:
         return {container.name: self._life(container.name, troubles) for container in self.pod.spec.all_containers}
@@ -138,11 +148,11 @@ class PodCheckpoint:
         observed = self._read(container, number)
         if observed == runs[-1]:
             return []
-        runs[-1] = observed
         if observed.outcome:
             record = self.record.container(container.name)
             ended = replace(record, number=number, ended=self._clock.now().timestamp())
             self.save(self.record.with_container(container.name, ended))
+        runs[-1] = observed
         is_late = container.name in self._ended_before
         self._ended_before.discard(container.name)
         return [RunChange(container, observed, is_late)]
@@ -258,7 +268,7 @@ class PodCheckpoint:
             if identity:
                 folder = self.folder.run(status["name"], int(status.get("restartCount") or 0))
                 create_private_folder(folder.parent)
-                folder.mkdir(mode=0o700)
+                folder.mkdir(mode=0o700, exist_ok=True)
                 write_json(folder / "state.json", _restored(identity, status, self._clock))
 
 

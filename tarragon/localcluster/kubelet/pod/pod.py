@@ -86,7 +86,10 @@ class PodWorker:
         """End the pod, as the node evicts or rejects it or shuts down."""
         record = self._checkpoint.record
         if not record.verdict_reason and not self.pod.is_finished:
-            self._checkpoint.save(replace(record, verdict_reason=verdict.reason, verdict_message=verdict.message))
+            decided = replace(record, verdict_reason=verdict.reason, verdict_message=verdict.message)
+            # The pod may be ended because it has filled the disk: its containers must end nevertheless.
+            if error := self._checkpoint.save_or_keep(decided):
+                self._log_full_disk(error)
         self.wake()
 
     def wake(self) -> None:
@@ -138,20 +141,23 @@ class PodWorker:
             try:
                 return await step()
             except OSError as error:
-                _log.error("the kubelet cannot write its files", pod=str(self.pod.metadata.key), error=str(error))
-                self._record_event("Warning", "Failed", f"Error: the kubelet cannot write its files: {error.strerror}")
+                self._log_full_disk(error)
                 await self._clock.sleep(FULL_DISK_PAUSE)
+
+    def _log_full_disk(self, error: OSError) -> None:
+        _log.error("the kubelet cannot write its files", pod=str(self.pod.metadata.key), error=str(error))
+        self._record_event("Warning", "Failed", f"Error: the kubelet cannot write its files: {error.strerror}")
 
     async def _open(self, ending: Callable[[], Sequence[PodWorker]]) -> None:
         checkpoint, uid = self._checkpoint, self.pod.metadata.uid
-        is_new = checkpoint.is_new and not self.pod.is_finished
         checkpoint.open()
         if not self.pod.is_finished:
             self._context.host_names.add(self.pod)
-        if is_new:
-            await self._admit(ending)
+        record = checkpoint.record
+        if record.awaits_admission:
+            if not self._is_stopping():
+                await self._admit(ending)
         elif checkpoint.live_runs() or not self._is_stopping():
-            record = checkpoint.record
             self._context.ledger.allocate(uid, record.requests, record.all_devices, record.vgpu)
             self._report_vgpus()
 
@@ -167,8 +173,9 @@ class PodWorker:
             self.end(result)
             return
         part = self._context.ledger.vgpus.part_of(self.pod.metadata.uid)
-        record = replace(self._checkpoint.record, requests=pod_requests(self.pod), devices=result, vgpu=part)
-        self._checkpoint.save(record)
+        requests = pod_requests(self.pod)
+        record = self._checkpoint.record
+        self._checkpoint.save(replace(record, awaits_admission=False, requests=requests, devices=result, vgpu=part))
         self._report_vgpus()
         if result:
             self._record_event("Normal", "DevicesAllocated", self._allocation_text(result, part))

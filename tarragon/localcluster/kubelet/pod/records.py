@@ -52,10 +52,11 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The checkpoint of one pod. `volumes` are folders by volume name, None before they are created.
 
     `devices` are by container and resource. `gpus` are NVIDIA's, as written by earlier versions. Those of a pod with a
-    part of a vGPU include its GPU.
+    part of a vGPU include its GPU. A pod that `awaits_admission` holds nothing yet.
     """
 
     started: float
+    awaits_admission: bool = False
     requests: dict[str, int] = {}
     gpus: dict[str, tuple[str, ...]] = {}
     devices: dict[str, dict[str, tuple[str, ...]]] = {}
