@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from bench.support.dict_cluster import NODES, TFJOBS, DictCluster, a_job, a_node
 from tarragon.base.clock import FakeClock
+from tarragon.kube.codec import format_micro_time
 from tarragon.kube.meta import Key
 from tarragon.operator.metrics.meter import NoMeter
 from tarragon.operator.scheduler.admission.writer import (
@@ -156,3 +158,22 @@ async def test_a_job_that_was_made_anew_under_its_name_is_told_its_first_words_a
     queue.shelves.remove(TFJOBS, Key("default", "job-0000"))
     queue.shelves.put(TFJOBS, a_job("job-0000", workers=1))
     assert await queue.round() == ["job-0000"]
+
+
+async def test_a_pause_that_ends_while_a_cycle_runs_is_followed_by_another_cycle_at_once() -> None:
+    queue = Queue()
+    pauses = a_job("job-9999", workers=1)
+    after = format_micro_time(queue.clock.now() + dt.timedelta(seconds=1))
+    retry = {"count": 1, "after": after}
+    pauses["status"] = {"tarragon": {"admission": {"queued": format_micro_time(queue.clock.now()), "retry": retry}}}
+    queue.shelves.put(TFJOBS, pauses)
+    await queue.round()
+    assert queue.pause == 1.0
+
+    def late(_: int, gang: WaitingGang) -> tuple[str, str]:
+        queue.clock.advance(2)
+        return INSUFFICIENT_RESOURCES, gang.name
+
+    queue.said = late
+    await queue.round()
+    assert queue.pause == 0.0

@@ -158,7 +158,7 @@ class GangScheduler:
             *self._writer.due_ended_waits(quota_updates.ended_waits),
         ]
         await run_all(self._write(*write) for write in due)
-        return min(self._timeouts(checked_decisions.requeue_at), default=None)
+        return min(self._timeouts(now, checked_decisions.requeue_at), default=None)
 
     def _without_rejected(
         self, rejected: AbstractSet[JobId], updates: Iterable[AdmissionUpdate]
@@ -186,10 +186,13 @@ class GangScheduler:
                 continue
             yield defer_failed_job(candidate.name, self._job_errors.message(job))
 
-    def _timeouts(self, again: dt.datetime | None) -> Iterator[float]:
-        """Seconds until each moment at which a decision is due without any change."""
+    def _timeouts(self, decided: dt.datetime, again: dt.datetime | None) -> Iterator[float]:
+        """Seconds until each moment at which a decision is due without any change.
+
+        A moment after `decided`, the time for which this cycle has decided, is due even if it has passed meanwhile.
+        """
         now = self._clock.now()
-        for at in (*([] if again is None else [again]), *self._maintenance.deadlines(now)):
+        for at in (*([] if again is None else [again]), *self._maintenance.deadlines(decided)):
             yield max(0.0, (at - now).total_seconds())
         for pause in (self._writer.retry_after, self._informers.assumed_pods.seconds_to_next_expiry):
             if pause is not None:

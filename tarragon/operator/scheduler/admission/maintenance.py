@@ -105,7 +105,7 @@ class AdmissionMaintenance:
         return replicas - self._live_pods(candidate).unbound if has_unassigned_replicas(admission) else replicas
 
     def deadlines(self, now: dt.datetime) -> Iterator[dt.datetime]:
-        """Future moments at which a start timeout or a retry pause ends, or an unready node is given up."""
+        """Moments after `now` at which a start timeout or a retry pause ends, or an unready node is given up."""
         for job in self._candidates.start_blocked.keys() | self._candidates.displaced.keys():
             with self._job_errors.isolate(job, "compute its timeouts"):
                 yield from (at for at in self._deadlines(self._candidates.all[job], now) if at > now)
