@@ -27,8 +27,10 @@ T = TypeVar("T")
 
 _WORD = re.compile(r"[A-Za-z0-9_./:@][A-Za-z0-9_./:@%+=,-]*")
 
-TIMEOUT = 1.5
-"""Seconds that completion waits for a cluster that runs."""
+REMOTE_TIMEOUT = 1.5
+"""Seconds that completion waits for a remote cluster."""
+LOCAL_TIMEOUT = 10.0
+"""Seconds that it waits for a server of this machine, which answers, but late when the machine is busy."""
 
 
 def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -147,14 +149,12 @@ def _query(settings: GlobalOptions, ask: Callable[[ClusterReader, str], Awaitabl
     """Reads from a cluster, or from the database of an embedded cluster. Hides messages: they would break the line."""
     import asyncio
 
-    from tarragon.cli.jobview.target import is_offline_reader
     from tarragon.cli.targets.resolving import resolve_target
 
     async def query() -> T:
         cluster = resolve_target(settings)
-        async with asyncio.timeout(TIMEOUT) as limit, cluster.reading() as reader:
-            if is_offline_reader(reader):
-                limit.reschedule(None)  # A database always answers, on a busy machine perhaps late.
+        timeout = LOCAL_TIMEOUT if settings.is_local else REMOTE_TIMEOUT
+        async with asyncio.timeout(timeout), cluster.reading() as reader:
             return await ask(reader, cluster.namespace)
 
     with suppress(OSError, TimeoutError, TarragonError), redirect_stderr(io.StringIO()):
@@ -184,7 +184,7 @@ def _fetch_names(place: Home, url: str) -> Iterator[str]:
         "Accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json",
     }
     context = ssl.create_default_context(cafile=str(place.ca))
-    with urlopen(Request(url, headers=headers), timeout=TIMEOUT, context=context) as response:  # noqa: S310 - our own server
+    with urlopen(Request(url, headers=headers), timeout=LOCAL_TIMEOUT, context=context) as response:  # noqa: S310 - our own server
         for item in json.load(response)["items"]:
             yield item["metadata"]["name"]
 
