@@ -32,7 +32,7 @@ from tarragon.localcluster.registry.api import Api
 from tarragon.localcluster.registry.client import InProcessCluster
 from tests.localcluster.kubelet.builders import container_json
 from tests.localcluster.kubelet.waiting import eventually
-from tests.localcluster.kubelet.world import Json, World, state, terminated
+from tests.localcluster.kubelet.world import ANY_POD, Json, World, state, terminated
 
 FOREVER = "echo ready; while :; do sleep 0.05; done"
 STUBBORN = f"trap '' TERM; {FOREVER}"
@@ -41,6 +41,10 @@ POLITE = "trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.05; done
 
 def message_of(pod: Json) -> str:
     return str(state(pod).get("waiting", {}).get("message", ""))
+
+
+def has_restarted(pod: Json) -> bool:
+    return bool(pod["status"]["containerStatuses"][0]["restartCount"])
 
 
 def shim_of(world: World, pod: Json, container: str = "main", number: int = 0) -> int:
@@ -617,6 +621,21 @@ async def test_a_pod_waits_for_what_a_deleted_pod_still_holds(world: World) -> N
     assert ended["status"]["phase"] == "Succeeded"
 
 
+async def test_a_pod_that_waits_for_what_another_still_holds_can_be_deleted(world: World) -> None:
+    world.start_kubelet()
+    whole = {"resources": {"requests": {"memory": "6Gi"}}}
+    await world.run(STUBBORN, "one", container=whole, restartPolicy="Never", terminationGracePeriodSeconds=600)
+    await world.says("ready", "one")
+    await world.cluster.patch(ANY_POD, Key("default", "one"), {"status": {"phase": "Failed"}}, subresource="status")
+    await world.event("Killing")
+    two = await world.run("true", "two", container=whole)
+    await eventually((world.node / "pods" / two["metadata"]["uid"] / "pod.json").exists)
+
+    await world.delete("two")
+
+    await world.vanished("two")
+
+
 def wants_gpus(count: int) -> Json:
     return {"resources": {"limits": {"nvidia.com/gpu": count}}}
 
@@ -1000,6 +1019,24 @@ async def test_after_a_machine_crash_a_pod_is_replaced_by_its_controller_or_rest
     owned = await world.phase("Failed", "owned")
     assert (owned["status"]["reason"], terminated(owned)["reason"]) == ("Terminated", "ContainerStatusUnknown")
     await world.until(lambda pod: pod["status"]["containerStatuses"][0]["restartCount"] == 1, "bare")
+
+
+async def test_a_container_lost_by_its_supervisor_alone_is_restarted_also_after_a_restart_of_the_kubelet(
+    world: World,
+) -> None:
+    world.start_kubelet()
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "j", "uid": "1", "controller": True}
+    first = world.folder / "first"
+    script = f"[ -e {first} ] || {{ touch {first}; exit 1; }}; {FOREVER}"
+    await world.run(script, restartPolicy="OnFailure", metadata={"ownerReferences": [owner]})
+    pod = await world.until(lambda pod: "running" in state(pod) and has_restarted(pod))
+    await world.stop_kubelet()
+    kubelet = world.start_kubelet()
+    await eventually(lambda: any(kubelet.live_runs().values()))
+
+    os.kill(shim_of(world, pod, number=1), signal.SIGKILL)
+
+    await world.waiting("CrashLoopBackOff")
 
 
 async def test_the_containers_of_a_stopped_kubelet_can_be_ended(world: World) -> None:

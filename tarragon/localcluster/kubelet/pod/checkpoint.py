@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import structlog
 from msgspec.structs import replace
 
 from tarragon.base.clock import Clock
@@ -32,6 +33,8 @@ from tarragon.localcluster.kubelet.pod.stored_logs import PodFacts, RunFacts
 from tarragon.localcluster.kubelet.probes.results import has_probe_or_hook, initial_status
 from tarragon.localcluster.kubelet.shim.shim_client import LOST_EXIT_CODE, ShimClient, ShimState
 from tarragon.localcluster.kubelet.volumes import mounts
+
+_log = structlog.get_logger()
 
 MESSAGE_BYTES = 4096
 REMOVED_PREFIX = ".removed-"
@@ -75,7 +78,6 @@ class PodCheckpoint:
         for container in self.pod.spec.all_containers:
             for number in self.folder.run_numbers(container.name)[-KEPT_RUNS:]:
                 self._adopt(container, number)
-        self._write_facts()
 
     @property
     def is_known_from_api_only(self) -> bool:
@@ -85,7 +87,9 @@ class PodCheckpoint:
     def _adopt(self, container: Container, number: int) -> None:
         folder = self.folder.run(container.name, number)
         self._shims.adopt(folder)
-        if not self._shims.is_alive(folder):
+        if self._shims.is_alive(folder):
+            self._ended_before.discard(container.name)  # That was the run before.
+        else:
             self._ended_before.add(container.name)
         run = self._read(container, number)
         if (
@@ -125,14 +129,17 @@ class PodCheckpoint:
         return any(runs and runs[-1].is_alive and runs[-1].started is None for runs in self._runs.values())
 
     def observe(self) -> list[RunChange]:
-        """Read the state of every live run; return what changed since the last call."""
+        """Read the state of every live run; return what changed since the last call.
+
+        The ends are in `record`, which the caller saves, together with what follows from them.
+        """
         changes: list[RunChange] = []
         for container in self.pod.spec.all_containers:
             runs = self._runs[container.name]
             if runs and runs[-1].is_alive:
                 changes += self._observe_run(container, runs)
         if changes:
-            self._write_facts()
+            self.write_facts()
         return changes
 
     def _observe_run(self, container: Container, runs: list[Run]) -> list[RunChange]:
@@ -151,7 +158,7 @@ class PodCheckpoint:
         if observed.outcome:
             record = self.record.container(container.name)
             ended = replace(record, number=number, ended=self._clock.now().timestamp())
-            self.save(self.record.with_container(container.name, ended))
+            self.record = self.record.with_container(container.name, ended)
         runs[-1] = observed
         is_late = container.name in self._ended_before
         self._ended_before.discard(container.name)
@@ -162,18 +169,19 @@ class PodCheckpoint:
         return runs[-1].number + 1 if runs else 0
 
     def begin(self, container: Container, identity: str, environment: Path) -> None:
-        """Record a run that is about to start. Its back-off is saved before, so that it is never lost."""
+        """Record a run that is about to start. Its back-off is saved before, so that it is never lost.
+
+        Raises OSError, and then there is no such run.
+        """
         now, name = self._clock.now(), container.name
         runs, number = self._runs[name], self.next_number(name)
         backoff = next_backoff(self._life(name, {}), now)
         record = replace(self.record.container(name), environment=str(environment))
         if backoff:
             record = replace(record, delay=backoff.delay, since=backoff.since.timestamp())
-        if has_probe_or_hook(container):
-            record = replace(record, attended=number, fitness=initial_status(container))
         if record != self.record.container(name):
             self.save(self.record.with_container(name, record))
-        runs.append(Run(number=number, identity=identity))
+        runs = [*runs, Run(number=number, identity=identity)]
         for old in runs[:-KEPT_RUNS]:
             remove_folder(self.folder.run(name, old.number))
             self._logs.remove(name, old.number)
@@ -186,9 +194,15 @@ class PodCheckpoint:
 
     def remove(self) -> None:
         """Remove the pod's folder. The logs stay."""
-        if not self.is_known_from_api_only:
-            self._write_facts(removed=self._clock.now().timestamp())
+        if not self.is_known_from_api_only and not self.write_facts(removed=self._clock.now().timestamp()):
+            remove_folder(self.folder.path)  # This may be what filled the disk.
+            self.write_facts(removed=self._clock.now().timestamp())
         remove_folder(self.folder.path)
+
+    def fitness(self, name: str, number: int) -> ProbeStatus:
+        """What hooks and probes have found out about a run so far."""
+        record = self.record.container(name)
+        return record.fitness if number == record.attended else initial_status(self._container(name))
 
     def _life(self, name: str, troubles: Mapping[str, StartFailure]) -> RuntimeStatus:
         runs, record = self._runs[name], self.record.container(name)
@@ -199,7 +213,7 @@ class PodCheckpoint:
             ended=record.ended_at(run.number) if run and run.outcome else None,
             backoff=record.backoff,
             start_failure=troubles.get(name),
-            fitness=record.fitness_of(run.number) if run else ProbeStatus(),
+            fitness=self.fitness(name, run.number) if run else ProbeStatus(),
         )
 
     def probed_runs(self) -> Iterator[tuple[RunContext, Run]]:
@@ -211,16 +225,18 @@ class PodCheckpoint:
 
     def latest_run(self, name: str) -> RunContext:
         """The latest run of a container."""
-        container = next(each for each in self.pod.spec.all_containers if each.name == name)
+        container = self._container(name)
         number = self._runs[name][-1].number
         return RunContext(pod=self.pod, container=container, number=number, folder=self.folder.run(name, number))
 
-    def save_fitness(self, name: str, number: int, fitness: ProbeStatus) -> None:
-        """Save the probe and hook results of a run, if they changed."""
+    def _container(self, name: str) -> Container:
+        return next(each for each in self.pod.spec.all_containers if each.name == name)
+
+    def save_fitness(self, name: str, number: int, fitness: ProbeStatus) -> OSError | None:
+        """Save the probe and hook results of a run, if they changed, or keep them. Returns why they are not saved."""
         before = self.record.container(name)
         after = replace(before, attended=number, fitness=fitness)
-        if after != before:
-            self.save(self.record.with_container(name, after))
+        return None if after == before else self.save_or_keep(self.record.with_container(name, after))
 
     def _read(self, container: Container, number: int) -> Run:
         folder = self.folder.run(container.name, number)
@@ -241,11 +257,23 @@ class PodCheckpoint:
             return message
         return log_tail(self._logs.log(container.name, number))
 
-    def _write_facts(self, removed: float = 0.0) -> None:
+    def write_facts(self, removed: float = 0.0) -> bool:
+        """Write the facts that are kept with the logs. Returns False on a full disk, which stops no pod for them."""
+        try:
+            create_private_folder(self._logs.path)
+            write_json(self._logs.pod_facts, self._facts(removed))
+        except OSError as error:
+            _log.error(
+                "the facts about a pod's logs cannot be written", pod=str(self.pod.metadata.key), error=str(error)
+            )
+            return False
+        return True
+
+    def _facts(self, removed: float) -> PodFacts:
         metadata = self.pod.metadata
         stored = read_json(self._logs.pod_facts, PodFacts)
         created = stored.created if stored else self._clock.now().timestamp()
-        facts = PodFacts(
+        return PodFacts(
             namespace=metadata.namespace,
             name=metadata.name,
             uid=metadata.uid,
@@ -257,8 +285,6 @@ class PodCheckpoint:
             removed=removed,
             runs=[_run_facts(name, run) for name, runs in self._runs.items() for run in runs],
         )
-        create_private_folder(self._logs.path)
-        write_json(self._logs.pod_facts, facts)
 
     def _restore_runs(self) -> None:
         """Record the runs in the pod's API status, whose folders were removed. Those that had not ended are lost."""
@@ -275,6 +301,7 @@ class PodCheckpoint:
 def remove_folder(folder: Path) -> None:
     """Remove a folder. It is renamed first, so that an interrupted removal leaves no half of it under its name."""
     renamed = folder.with_name(f"{REMOVED_PREFIX}{folder.name}")
+    mounts.remove_tree(renamed)  # left by a removal that was interrupted
     with contextlib.suppress(FileNotFoundError):
         folder.rename(renamed)
     mounts.remove_tree(renamed)

@@ -28,7 +28,7 @@ from tarragon.localcluster.kubelet.pod.checkpoint import PodCheckpoint, RunChang
 from tarragon.localcluster.kubelet.pod.context import NodeContext
 from tarragon.localcluster.kubelet.pod.ignored_fields import ignored_fields
 from tarragon.localcluster.kubelet.pod.launch import requested_gpus
-from tarragon.localcluster.kubelet.pod.records import from_timestamp
+from tarragon.localcluster.kubelet.pod.records import PodRecord, from_timestamp
 from tarragon.localcluster.kubelet.pod.starting import FIRST_PAUSE, ContainerStarter
 from tarragon.localcluster.kubelet.pod.status import Json, PodFailure, StatusFacts, full_name, pod_status
 from tarragon.localcluster.kubelet.pod.status_writer import StatusWriter
@@ -87,10 +87,13 @@ class PodWorker:
         record = self._checkpoint.record
         if not record.verdict_reason and not self.pod.is_finished:
             decided = replace(record, verdict_reason=verdict.reason, verdict_message=verdict.message)
-            # The pod may be ended because it has filled the disk: its containers must end nevertheless.
-            if error := self._checkpoint.save_or_keep(decided):
-                self._log_full_disk(error)
+            self._save_or_keep(decided)
         self.wake()
+
+    def _save_or_keep(self, record: PodRecord) -> None:
+        """Save the record if the disk is not full: what has ended has, and a pod that fills it must be ended."""
+        if error := self._checkpoint.save_or_keep(record):
+            self._log_full_disk(error)
 
     def wake(self) -> None:
         self._woken.set()
@@ -151,22 +154,30 @@ class PodWorker:
     async def _open(self, ending: Callable[[], Sequence[PodWorker]]) -> None:
         checkpoint, uid = self._checkpoint, self.pod.metadata.uid
         checkpoint.open()
-        if not self.pod.is_finished:
-            self._context.host_names.add(self.pod)
         record = checkpoint.record
-        if record.awaits_admission:
-            if not self._is_stopping():
-                await self._admit(ending)
-        elif checkpoint.live_runs() or not self._is_stopping():
+        # Before anything that a full disk may refuse: another pod must not get what this one holds.
+        if not record.awaits_admission and (checkpoint.live_runs() or not self._is_stopping()):
             self._context.ledger.allocate(uid, record.requests, record.all_devices, record.vgpu)
             self._report_vgpus()
+        if not self.pod.is_finished:
+            self._context.host_names.add(self.pod)
+        if not checkpoint.is_known_from_api_only:
+            checkpoint.write_facts()
+        if record.awaits_admission and not self._is_stopping():
+            await self._admit(ending)
 
     async def _admit(self, ending: Callable[[], Sequence[PodWorker]]) -> None:
-        """Admit the pod or reject it. A scheduler may rely on the resources of ended pods: the pod waits for these."""
+        """Admit the pod or reject it, unless it is deleted or the node shuts down meanwhile.
+
+        A scheduler may rely on the resources of ended pods: the pod waits for these.
+        """
         ledger = self._context.ledger
         result = ledger.admit(self.pod, requested_gpus(self.pod))
         while isinstance(result, PodFailure) and (workers := ending()):
-            await _wait_for_any(worker._released for worker in workers)  # noqa: SLF001 - the same class
+            self._woken.clear()
+            await _wait_for_any([self._woken, *(worker._released for worker in workers)])  # noqa: SLF001 - the same class
+            if self._is_stopping():
+                return
             result = ledger.admit(self.pod, requested_gpus(self.pod))
         if isinstance(result, PodFailure):
             self._record_event("Warning", result.reason, result.message)
@@ -233,6 +244,8 @@ class PodWorker:
         changes = self._checkpoint.observe()
         if any(map(self._was_ended_by_machine, changes)):
             self.end(SHUTDOWN)
+        elif changes:
+            self._save_or_keep(self._checkpoint.record)
         for change in changes:
             self._on_change(change)
 
@@ -301,10 +314,10 @@ class PodWorker:
         if self._is_stopping():
             self._prober.stop_liveness()
         for name, (number, fitness) in self._prober.fitness.items():
-            self._checkpoint.save_fitness(name, number, fitness)
+            if error := self._checkpoint.save_fitness(name, number, fitness):
+                self._log_full_disk(error)
         for place, run in self._checkpoint.probed_runs():
-            record = self._checkpoint.record.container(place.container.name)
-            self._prober.start(place, run, record.fitness_of(run.number))
+            self._prober.start(place, run, self._checkpoint.fitness(place.container.name, run.number))
 
     # ----------------------------------------------------------------------------------------------------------- ending
 
@@ -362,7 +375,10 @@ class PodWorker:
     def _release(self) -> None:
         if not self._released.is_set():
             self._context.ledger.release(self.pod.metadata.uid)
-            self._context.ports.release(f"{self._context.settings.name}/{self.pod.metadata.uid}")
+            try:
+                self._context.ports.release(f"{self._context.settings.name}/{self.pod.metadata.uid}")
+            except OSError as error:  # The next kubelet frees them.
+                self._log_full_disk(error)
             if self._checkpoint.record.vgpu is not None:
                 self._context.registration.report_vgpus(self._context.ledger.vgpus.table())
             self._released.set()

@@ -37,9 +37,6 @@ class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     fitness: ProbeStatus = ProbeStatus()
     environment: str = ""
 
-    def fitness_of(self, number: int) -> ProbeStatus:
-        return self.fitness if number == self.attended else ProbeStatus()
-
     def ended_at(self, number: int) -> dt.datetime | None:
         return from_timestamp(self.ended) if self.ended and number == self.number else None
 
