@@ -69,6 +69,37 @@ def test_the_files_of_an_interrupted_attempt_are_replaced(tmp_path: Path) -> Non
     assert not (place / "..half").exists()
 
 
+def test_the_names_that_an_interrupted_attempt_did_not_link_are_linked_by_the_next(tmp_path: Path) -> None:
+    place = tmp_path / "v"
+    write_files(place, {"a": text("1"), "deep/b": text("1")})
+    (place / "a").unlink()
+
+    write_files(place, {"a": text("1"), "deep/b": text("1")})
+
+    assert (place / "a").read_text() == "1"
+
+
+def test_the_old_names_and_files_that_an_interrupted_attempt_left_are_removed_by_the_next(tmp_path: Path) -> None:
+    place = tmp_path / "v"
+    write_files(place, {"a": text("1")})
+    (place / "..old").mkdir()
+    (place / "b").symlink_to("..data/b")
+
+    write_files(place, {"a": text("1")})
+
+    assert {path.name for path in place.iterdir()} == {"a", "..data", (place / "..data").readlink().name}
+
+
+def test_what_a_container_adds_to_a_volume_stays(tmp_path: Path) -> None:
+    place = tmp_path / "v"
+    write_files(place, {"train.py": text("1")})
+    (place / "__pycache__").mkdir()
+
+    write_files(place, {"train.py": text("2")})
+
+    assert (place / "__pycache__").exists()
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_a_running_pod_sees_changed_objects(world: World, restarted: bool) -> None:  # noqa: FBT001 - a table
     clock = FakeClock()

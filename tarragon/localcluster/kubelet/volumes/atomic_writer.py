@@ -31,9 +31,15 @@ def has_layout(place: Path) -> bool:
 
 
 def write_files(place: Path, files: Mapping[str, File]) -> None:
-    """Make the folder hold exactly these files, by path. The rest of an interrupted first attempt is replaced."""
-    if has_layout(place) and _current(place) == dict(files):
-        return
+    """Make the folder show exactly these files, by path. The rest of an interrupted attempt is replaced."""
+    if not has_layout(place) or _current(place) != dict(files):
+        _write_version(place, files)
+    # Even if the files are the same: an attempt may have been interrupted right after it had written them.
+    _link_names(place, {Path(name).parts[0] for name in files})
+    _remove_old_versions(place)
+
+
+def _write_version(place: Path, files: Mapping[str, File]) -> None:
     if place.exists() and not has_layout(place):
         shutil.rmtree(place)
     place.mkdir(mode=_MODE, parents=True, exist_ok=True)
@@ -41,10 +47,13 @@ def write_files(place: Path, files: Mapping[str, File]) -> None:
     version.chmod(_MODE)
     _fill(version, files)
     _link(place / DATA, Path(version.name))
-    _link_names(place, {Path(name).parts[0] for name in files})
-    for old in place.glob("..*"):
-        if old.name != version.name and not old.is_symlink():
-            shutil.rmtree(old)
+
+
+def _remove_old_versions(place: Path) -> None:
+    current = (place / DATA).readlink().name
+    for version in place.glob("..*"):
+        if version.name != current and not version.is_symlink():
+            shutil.rmtree(version)
 
 
 def _fill(folder: Path, files: Mapping[str, File]) -> None:
@@ -68,8 +77,13 @@ def _link_names(place: Path, names: set[str]) -> None:
         if not (place / name).is_symlink():
             _link(place / name, Path(DATA) / name)
     for path in place.iterdir():
-        if path.name not in names and not path.name.startswith(".."):
+        if path.name not in names and _is_link_of_name(path):
             path.unlink()
+
+
+def _is_link_of_name(path: Path) -> bool:
+    """Whether this module made the link. Programs may put files of their own beside it, such as `__pycache__`."""
+    return path.is_symlink() and path.readlink().parts[0] == DATA
 
 
 def _current(place: Path) -> dict[str, File]:
