@@ -12,8 +12,9 @@ import pytest
 
 from tarragon.kube.core import NAMESPACES
 from tarragon.localcluster.kubelet.base import processes
+from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.rsh.agent import Arguments, Connection, entry_names, shell_words
-from tarragon.localcluster.kubelet.rsh.programs import mpi_variables, without_sshd
+from tarragon.localcluster.kubelet.rsh.programs import NodePrograms, mpi_variables, without_sshd
 from tarragon.localcluster.kubelet.shim.shim_client import state_of
 from tests.localcluster.kubelet.builders import container_json
 from tests.localcluster.kubelet.waiting import eventually
@@ -142,6 +143,16 @@ async def test_a_pod_without_a_running_container_cannot_be_reached(world: World)
     assert await output(world, "ssh pi-worker-0 true; echo $?") == (
         "ssh: the container main of pi-worker-0 is not running\n255\n"
     )
+
+
+def test_programs_that_a_killed_kubelet_left_without_permissions_become_executable(tmp_path: Path) -> None:
+    programs = NodePrograms(NodeFolder(tmp_path))
+    ssh = programs.install("default") / "ssh"
+    ssh.chmod(0o600)  # as a file is between its write and its chmod
+
+    programs.install("default")
+
+    assert os.access(ssh, os.X_OK)
 
 
 def test_a_command_may_end_as_soon_as_it_has_started(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class NodePrograms:
             script = f'#!/bin/sh\nexec {shlex.join(map(str, words))} "$@"\n'.encode()
             if not program.exists() or program.read_bytes() != script:
                 write_bytes(program, script)
-                program.chmod(0o700)
+            program.chmod(0o700)  # Always: an earlier kubelet may have been killed after the write.
         return folder
 
 
