@@ -18,7 +18,7 @@ import pytest
 
 from tarragon.base.clock import SystemClock
 from tarragon.localcluster.kubelet.base import processes
-from tarragon.localcluster.kubelet.base.files import write_json
+from tarragon.localcluster.kubelet.base.files import try_lock, write_json
 from tarragon.localcluster.kubelet.shim import shim, shim_client
 from tarragon.localcluster.kubelet.shim.shim_client import LaunchSpec, ShimClient, ShimState, compile_shim
 from tests.localcluster.kubelet.waiting import eventually
@@ -396,6 +396,36 @@ async def test_a_container_ends_when_its_folder_is_removed(ward: Ward) -> None:
     shutil.rmtree(ward.home())
 
     await eventually(lambda: not ward.left_over() and state.shim and state.shim.pid not in processes.live_parents())
+
+
+async def test_a_stopped_container_whose_folder_was_removed_has_ended(ward: Ward) -> None:
+    ward.start(*sh(f"{ESCAPEES} echo ready; sleep 1000"))
+    await ward.says("ready")
+    await ward.until("running")
+
+    shutil.rmtree(ward.home())
+    ward.shims.stop(ward.home(), 30)
+    state = await ward.ended()
+
+    assert (state.lost, state.void, state.code) == (True, False, 137)
+    assert ward.left_over() == []
+
+
+async def test_an_adopted_container_ends_with_its_folder_even_if_its_shim_is_unknown(ward: Ward) -> None:
+    home, identity = ward.home(), f"{ward.name}.0"
+    home.mkdir()
+    write_json(home / "spec.json", {"id": identity})
+    lock = os.open(home / "lock", os.O_RDWR | os.O_CREAT)  # a shim holds it before it writes its state
+    assert try_lock(lock)
+    program = await asyncio.create_subprocess_exec("sleep", "1000", env={**os.environ, shim.MARK_VARIABLE: identity})
+    ward.shims.adopt(home)
+
+    shutil.rmtree(home)
+    state = await ward.ended()
+
+    os.close(lock)
+    assert (state.lost, state.void) == (True, False)
+    assert await program.wait() == -signal.SIGKILL
 
 
 async def test_two_shims_never_run_one_container(ward: Ward) -> None:

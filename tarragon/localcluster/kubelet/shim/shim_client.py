@@ -175,7 +175,7 @@ class ShimClient:
         finally:
             os.close(ready_end)
         self._loop.add_reader(ready, self._on_ready, folder, ready)
-        self._watch(folder, _Watched(pid=pid, pidfd=_pidfd(pid), is_child=True))
+        self._watch(folder, _Watched(pid=pid, pidfd=_pidfd(pid), is_child=True, identity=launch.identity))
 
     def _spawn(self, folder: Path, ready: int) -> int:
         log = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -199,16 +199,20 @@ class ShimClient:
         self._changed(folder)
 
     def adopt(self, folder: Path) -> None:
-        """Adopt a container that another kubelet started. `changed` is called if it has ended meanwhile."""
+        """Adopt a container that another kubelet started. `changed` is called if it has ended meanwhile.
+
+        Raises OSError when the folder's lock cannot be opened.
+        """
         state = self.state(folder)
         if self.is_alive(folder) or (state and state.has_ended):
             return
+        identity = recorded_identity(folder)
         claim = _try_claim(folder)
         if claim is not None:
             unlock(claim)
-            self._on_shim_exit(folder)
+            self._on_shim_exit(folder, replace(NEVER_STARTED, id=identity))
             return
-        self._watch(folder, _adopted(state))
+        self._watch(folder, _adopted(state, identity))
 
     def _watch(self, folder: Path, watched: _Watched) -> None:
         self._alive[folder] = watched
@@ -221,17 +225,13 @@ class ShimClient:
         watched = self._alive.get(folder)
         if watched is None:
             return
-        if watched.is_child:
-            ended = _reaped(watched.pid)
-        else:
-            claim = _try_claim(folder)
-            ended = claim is not None
-            if claim is not None:
-                unlock(claim)
-        if ended:
+        try:
+            current = _polled(folder, watched)
+        except OSError:  # such as too many open files: ask again
+            current = watched
+        if current is None:
             self._on_end(folder)
             return
-        current = watched if watched.is_child else _adopted(state_of(folder))
         if current.pid and not watched.pid and (folder / "stop.json").exists():
             current.send(signal.SIGTERM)  # the stop was requested before the shim's pid was known
         self._watch(folder, current)
@@ -243,12 +243,15 @@ class ShimClient:
             os.close(watched.pidfd)
         if watched.is_child:
             _reaped(watched.pid)
-            self._on_shim_exit(folder, ShimState(error=_last_words(folder)))
+            self._on_shim_exit(folder, ShimState(id=watched.identity, error=_last_words(folder)))
         else:
-            self._on_shim_exit(folder)
+            self._on_shim_exit(folder, replace(NEVER_STARTED, id=watched.identity))
 
-    def _on_shim_exit(self, folder: Path, default: ShimState = NEVER_STARTED) -> None:
-        """Handle the exit of a shim: either it recorded the container's exit, or the container is lost."""
+    def _on_shim_exit(self, folder: Path, default: ShimState) -> None:
+        """Handle the exit of a shim: either it recorded the container's exit, or the container is lost.
+
+        `default` is the state of a shim that has written none.
+        """
         state = state_of(folder)
         if state and state.has_ended:
             self._changed(folder)
@@ -259,9 +262,16 @@ class ShimClient:
 
     async def _recover(self, folder: Path, default: ShimState) -> None:
         """Record a container as lost under the folder's lock, unless its shim recorded the exit after all."""
-        claim = _try_claim(folder)
+        try:
+            claim = _try_claim(folder)
+        except OSError as error:
+            # The folder was removed. Or the disk is full, and the shim could not create the lock either.
+            was_removed = isinstance(error, FileNotFoundError)
+            await self._declare_lost(folder, ShimState(id=default.id) if was_removed else default)
+            self._changed(folder)
+            return
         if claim is None:  # a slow shim has started after all
-            self._watch(folder, _adopted(state_of(folder)))
+            self._watch(folder, _adopted(state_of(folder), default.id))
             return
         try:
             # While the lock is held no shim can start, so the state on disk is final.
@@ -311,11 +321,15 @@ class ShimClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Watched:
-    """A live shim. Without a pidfd (-1), the pid may be unknown (0); the shim cannot be signalled then."""
+    """A live shim. Without a pidfd (-1), the pid may be unknown (0); the shim cannot be signalled then.
+
+    `identity` is that of its container, which is needed when the folder was removed.
+    """
 
     pid: int
     pidfd: int
     is_child: bool
+    identity: str
 
     def send(self, signum: int) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -325,15 +339,23 @@ class _Watched:
                 os.kill(self.pid, signum)
 
 
-def _adopted(state: ShimState | None) -> _Watched:
+def _polled(folder: Path, watched: _Watched) -> _Watched | None:
+    """The shim as it is known now; None when it has ended."""
+    if watched.is_child:
+        return None if _reaped(watched.pid) else watched
+    return None if _has_released(folder) else _adopted(state_of(folder), watched.identity)
+
+
+def _adopted(state: ShimState | None, identity: str) -> _Watched:
     """The live shim that wrote this state and holds its folder's lock."""
+    unknown = _Watched(pid=0, pidfd=-1, is_child=False, identity=identity)
     if state is None or state.shim is None:
-        return _Watched(pid=0, pidfd=-1, is_child=False)
+        return unknown
     pidfd = _pidfd(state.shim.pid)
     if pidfd >= 0 and (state.boot != processes.boot_id() or processes.start_time(state.shim.pid) != state.shim.start):
         os.close(pidfd)
-        return _Watched(pid=0, pidfd=-1, is_child=False)
-    return _Watched(pid=state.shim.pid, pidfd=pidfd, is_child=False)
+        return unknown
+    return _Watched(pid=state.shim.pid, pidfd=pidfd, is_child=False, identity=identity)
 
 
 def _pidfd(pid: int) -> int:
@@ -351,6 +373,18 @@ def _reaped(pid: int) -> bool:
         return os.waitpid(pid, os.WNOHANG)[0] != 0
     except ChildProcessError:
         return True
+
+
+def _has_released(folder: Path) -> bool:
+    """Whether no shim holds the folder's lock. A shim whose folder was removed ends, too."""
+    try:
+        claim = _try_claim(folder)
+    except FileNotFoundError:
+        return True
+    if claim is None:
+        return False
+    unlock(claim)
+    return True
 
 
 def _try_claim(folder: Path) -> int | None:
