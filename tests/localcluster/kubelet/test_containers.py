@@ -386,6 +386,18 @@ async def test_a_late_shim_of_an_abandoned_container_starts_nothing(ward: Ward) 
     assert not ward.log().exists()
 
 
+async def test_an_attempt_after_one_that_never_began_and_could_not_be_recorded_is_a_new_one(ward: Ward) -> None:
+    home = ward.home()
+    (home / "state.json.new").mkdir(parents=True)  # a full disk
+    ward.shims.adopt(home)
+    assert (await ward.ended()).void
+    shutil.rmtree(home)
+
+    ward.start("true")
+
+    assert not (await ward.ended()).void
+
+
 async def test_a_container_ends_when_its_folder_is_removed(ward: Ward) -> None:
     ward.start(*sh(f"{ESCAPEES} echo ready; sleep 1000"))
     await ward.says("ready")

@@ -150,6 +150,7 @@ class ShimClient:
 
     def start(self, folder: Path, launch: LaunchSpec) -> None:
         """Start a container, without waiting. Raises OSError when its files or its process cannot be created."""
+        self._unrecorded.pop(folder, None)  # An earlier attempt that never began had the same folder.
         create_private_folder(folder)
         create_private_folder(launch.log.parent)
         spec = {
