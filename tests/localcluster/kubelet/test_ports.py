@@ -269,6 +269,34 @@ def test_claims_removed_by_a_system_cleanup_are_renewed(machine: Machine) -> Non
     assert machine.claimed() == {port}
 
 
+def test_a_port_that_a_full_disk_keeps_from_being_freed_stays_claimed(machine: Machine) -> None:
+    book = machine.home()
+    (port,) = book.allocate([address()], "node/1").values()
+    book.release("node/1")
+    full_disk = machine.folder / "a" / "ports.json.new"
+    full_disk.mkdir()
+
+    with pytest.raises(OSError, match=r"ports\.json"):
+        book.free_idle(nothing_is_a_service)
+
+    assert (set(book.allocations().values()), machine.claimed()) == ({port}, {port})
+    full_disk.rmdir()
+    book.free_idle(nothing_is_a_service)
+    assert (book.allocations(), machine.claimed()) == ({}, set())
+
+
+def test_claims_that_a_killed_kubelet_did_not_release_are_released_later(machine: Machine) -> None:
+    book = machine.home("a")
+    book.allocate([address("ps-0")], "node/1")
+    (machine.folder / "a" / "ports.json").write_text("[]")  # the kubelet was killed right after this
+    (kept,) = book.allocate([address("ps-1")], "node/1").values()
+    (other,) = machine.home("b").allocate([address("ps-2")], "node/1").values()
+
+    book.renew_claims()
+
+    assert machine.claimed() == {kept, other}
+
+
 def test_a_registry_that_is_a_symbolic_link_is_not_followed(machine: Machine) -> None:
     (machine.folder / "elsewhere").mkdir()
     machine.registry.symlink_to(machine.folder / "elsewhere")

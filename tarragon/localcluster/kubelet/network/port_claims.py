@@ -74,6 +74,10 @@ class PortClaims:
         if self._owner_of(port) == self._owner:
             os.unlink(str(port), dir_fd=self._folder)
 
+    def ports(self) -> set[int]:
+        """The ports that this home has claimed."""
+        return {port for port in range(FIRST_PORT, LAST_PORT + 1) if self._owner_of(port) == self._owner}
+
     def _claim(self, port: int) -> bool:
         owner = self._owner_of(port)
         if owner == self._owner:

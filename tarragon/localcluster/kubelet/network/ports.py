@@ -61,6 +61,10 @@ def _read(folder: Path) -> Allocations:
     return {entry.address: entry for entry in entries}
 
 
+def _local_ports(book: Allocations) -> set[int]:
+    return {entry.local for entry in book.values()}
+
+
 def _holds(folder: Path, port: int) -> bool:
     return any(entry.local == port for entry in _read(folder).values())
 
@@ -114,27 +118,28 @@ class PortAllocator:
             excess = {entry.address for entry in idle[: max(0, len(idle) - IDLE_LIMIT)]}
             for entry in idle:
                 if entry.address in excess or not is_service(entry.namespace, entry.address.service):
-                    self._free(entry, book)
+                    del book[entry.address]
 
     def renew_claims(self) -> None:
-        """Renew all claims; to be called now and then."""
+        """Renew the claims of all allocations, and release others; to be called now and then."""
         with self._claims.locked():
-            for entry in _read(self._folder).values():
-                self._claims.renew(entry.local)
+            allocated = _local_ports(_read(self._folder))
+            for port in allocated:
+                self._claims.renew(port)
+            # A killed kubelet may have left claims that it had not recorded yet, or not released yet.
+            for port in self._claims.ports() - allocated:
+                self._claims.release(port)
 
     def _usable(self, entry: PortAllocation | None) -> PortAllocation | None:
         """The allocation, unless it is idle and another program listens on its port."""
-        if entry is None or entry.users or is_free(entry.local):
-            return entry
-        self._claims.release(entry.local)
-        return None
+        return entry if entry is None or entry.users or is_free(entry.local) else None
 
     def _allocate(self, address: ServiceAddress, book: Allocations) -> PortAllocation:
-        taken = {entry.local for entry in book.values()}
-        port = self._claim_port(address, taken)
+        port = self._claim_port(address, _local_ports(book))
         if port is None:
-            self._free_all_idle(book)
-            port = self._claim_port(address, {entry.local for entry in book.values()})
+            for idle in [entry.address for entry in book.values() if not entry.users]:
+                del book[idle]
+            port = self._claim_port(address, _local_ports(book))
         if port is None:
             raise TarragonError(
                 f"no port is left for {address.name}.{address.namespace}.svc:{address.port}",
@@ -152,23 +157,20 @@ class PortAllocator:
         rotated = itertools.chain(itertools.islice(ports, start, None), itertools.islice(ports, start))
         return next((port for port in rotated if port not in taken and self._claims.claim(port)), None)
 
-    def _free_all_idle(self, book: Allocations) -> None:
-        for entry in [entry for entry in book.values() if not entry.users]:
-            self._free(entry, book)
-
-    def _free(self, entry: PortAllocation, book: Allocations) -> None:
-        del book[entry.address]
-        self._claims.release(entry.local)
-
     @contextlib.contextmanager
     def _open(self) -> Iterator[Allocations]:
-        """The allocations, for changes under lock; written back on success if they changed."""
+        """The allocations, for changes under lock; written back on success if they changed.
+
+        Claims are released after that: an allocation without a claim could lose its port to another home.
+        """
         with self._claims.locked(), self._own_lock():
             before = _read(self._folder)
             book = dict(before)
             yield book
             if book != before:
                 write_json(self._folder / ALLOCATIONS_FILE, list(book.values()))
+                for port in _local_ports(before) - _local_ports(book):
+                    self._claims.release(port)
 
     @contextlib.contextmanager
     def _own_lock(self) -> Iterator[None]:
