@@ -7,7 +7,7 @@ import contextlib
 import os
 import random
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +34,7 @@ from tarragon.localcluster.kubelet.pod.admission import NodeAllocations
 from tarragon.localcluster.kubelet.pod.checkpoint import REMOVED_PREFIX, remove_folder
 from tarragon.localcluster.kubelet.pod.context import NodeContext
 from tarragon.localcluster.kubelet.pod.launch import Launcher
-from tarragon.localcluster.kubelet.pod.pod import SHUTDOWN, PodWorker
+from tarragon.localcluster.kubelet.pod.pod import FULL_DISK_PAUSE, SHUTDOWN, PodWorker
 from tarragon.localcluster.kubelet.pod.pod_logs import NodeLogs
 from tarragon.localcluster.kubelet.pod.recorder import PodEventRecorder
 from tarragon.localcluster.kubelet.probes.handlers import LocalActionRunner
@@ -279,18 +279,34 @@ class Kubelet:
         """Free the ports of deleted Services; renew port claims and prune stored logs now and then."""
         await services.wait_for_sync()
         services.add_event_handler(lambda _key, _old, new: self._removal.set() if new is None else None)
-        prefix = f"{self._settings.name}/"
-        recorded = self._recorded_uids()
-        ports.retain_users(lambda user: not user.startswith(prefix) or user.removeprefix(prefix) in recorded)
+        await self._retry_on_full_disk(lambda: self._release_ports_of_vanished_pods(ports))
         self._removal.set()
         while True:
-            ports.renew_claims()
+            await self._retry_on_full_disk(ports.renew_claims)
             await asyncio.to_thread(stored_logs.prune, self._folder.logs)
             self._removed = 0
             due = self._clock.monotonic() + MAINTENANCE_SECONDS
             while self._removed < PRUNE_AFTER_REMOVALS and self._clock.monotonic() < due:
-                ports.free_idle(lambda namespace, name: Key(namespace, name) in services.objects)
+                await self._retry_on_full_disk(
+                    lambda: ports.free_idle(lambda namespace, name: Key(namespace, name) in services.objects)
+                )
                 await self._wait_for_removal(due)
+
+    def _release_ports_of_vanished_pods(self, ports: PortAllocator) -> None:
+        prefix = f"{self._settings.name}/"
+        recorded = self._recorded_uids()
+        ports.retain_users(lambda user: not user.startswith(prefix) or user.removeprefix(prefix) in recorded)
+
+    async def _retry_on_full_disk(self, step: Callable[[], None]) -> None:
+        """Run a step, and retry it while the disk is full; the pods need none of it."""
+        while True:
+            try:
+                return step()
+            except OSError as error:
+                _log.warning(
+                    "the kubelet cannot write its port allocations", node=self._settings.name, error=str(error)
+                )
+                await self._clock.sleep(FULL_DISK_PAUSE)
 
     async def _wait_for_removal(self, due: float) -> None:
         removal = asyncio.ensure_future(self._removal.wait())

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
+
+from structlog.testing import capture_logs
 
 from tarragon.base.clock import FakeClock
 from tarragon.client.errors import Forbidden, unavailable
 from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.port import ALL_OBJECTS, DEFAULT_DELETE, DeleteOptions, ObjectList, Selector, WatchEvent
+from tarragon.kube.core import SERVICES
 from tarragon.kube.meta import Key, Resource
+from tarragon.localcluster.kubelet.base.files import write_json
+from tarragon.localcluster.kubelet.network.ports import ALLOCATIONS_FILE, PortAllocation, allocated_ports
 from tests.localcluster.kubelet.builders import container_json
 from tests.localcluster.kubelet.waiting import eventually
 from tests.localcluster.kubelet.world import ANY_POD, Json, World, state, terminated
@@ -179,6 +185,62 @@ async def test_a_rejected_status_is_retried_without_affecting_other_pods(world: 
     while not ended.done():
         clock.advance(1)
         await asyncio.wait({ended}, timeout=0.02)
+
+
+async def test_ports_that_a_full_disk_keeps_from_being_freed_are_freed_later(world: World) -> None:
+    clock = FakeClock()
+    world.start_kubelet(clock)
+    service = {"metadata": {"name": "ps", "namespace": "default"}, "spec": {"ports": [{"port": 2222}]}}
+    await world.cluster.create(SERVICES, service)
+    mention = {"env": [{"name": "PS", "value": "ps.default.svc:2222"}]}
+    await world.run("true", "first", container=mention, restartPolicy="Never")
+    await world.phase("Succeeded", "first")
+    await world.delete("first")
+    await world.vanished("first")
+    assert allocated_ports(world.node.parent)
+
+    with full_disk_for_ports(world), capture_logs() as lines:
+        await world.cluster.delete(SERVICES, Key("default", "ps"))
+        await eventually(lambda: PORTS_KEPT in [line["event"] for line in lines])
+        await world.run("true", restartPolicy="Never")
+        await world.phase("Succeeded")
+
+    await ports_freed(world, clock)
+
+
+async def test_a_kubelet_starts_on_a_disk_too_full_to_release_the_ports_of_vanished_pods(world: World) -> None:
+    clock = FakeClock()
+    vanished = PortAllocation(namespace="default", name="ps", port=2222, local=20000, users=("n/gone",))
+    world.node.parent.mkdir()
+    write_json(world.node.parent / ALLOCATIONS_FILE, [vanished])
+
+    with full_disk_for_ports(world), capture_logs() as lines:
+        world.start_kubelet(clock)
+        await eventually(lambda: PORTS_KEPT in [line["event"] for line in lines])
+        await world.run("true", restartPolicy="Never")
+        await world.phase("Succeeded")
+
+    await ports_freed(world, clock)
+
+
+PORTS_KEPT = "the kubelet cannot write its port allocations"
+
+
+@contextlib.contextmanager
+def full_disk_for_ports(world: World) -> Iterator[None]:
+    """A folder in the place of the temporary file, as on a full disk every write fails."""
+    temporary = world.node.parent / f"{ALLOCATIONS_FILE}.new"
+    temporary.mkdir()
+    yield
+    temporary.rmdir()
+
+
+async def ports_freed(world: World, clock: FakeClock) -> None:
+    freed = asyncio.ensure_future(eventually(lambda: not allocated_ports(world.node.parent)))
+    while not freed.done():
+        clock.advance(1)
+        await asyncio.wait({freed}, timeout=0.02)
+    await freed
 
 
 async def test_a_shim_that_cannot_start_is_reported_as_a_start_error(world: World) -> None:
