@@ -449,6 +449,15 @@ async def test_two_shims_never_run_one_container(ward: Ward) -> None:
     assert await second.wait() == 3
 
 
+def test_a_shim_of_another_version_does_not_serve_when_this_one_cannot_be_written(tmp_path: Path) -> None:
+    compiled = compile_shim(tmp_path)
+    compiled.write_bytes(b"another version")
+    (tmp_path / "shim.pyc.new").mkdir()  # a full disk
+
+    with pytest.raises(OSError, match=r"shim\.pyc"):
+        compile_shim(tmp_path)
+
+
 async def test_a_log_keeps_its_newest_lines_in_two_files(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shim_client, "LOG_BYTES", 100_000)
     ward.start(*sh("seq 1 20000"))

@@ -223,6 +223,21 @@ async def test_a_kubelet_starts_on_a_disk_too_full_to_release_the_ports_of_vanis
     await ports_freed(world, clock)
 
 
+async def test_a_kubelet_starts_on_a_full_disk_with_the_programs_of_its_last_start(world: World) -> None:
+    world.start_kubelet()
+    await world.run("true", "first", restartPolicy="Never")
+    await world.phase("Succeeded", "first")
+    await world.stop_kubelet()
+    for program in ("shim.pyc", "processes.pyc", "rsh/agent.pyc"):
+        (world.node / f"{program}.new").mkdir()  # every write of the program fails
+
+    world.start_kubelet()
+    await world.run("$TARRAGON_RSH; true", restartPolicy="Never")
+    await world.phase("Succeeded")
+
+    assert await world.log() == "tarragon-rsh: usage: ssh [--container NAME] HOST [COMMAND...]\n"
+
+
 PORTS_KEPT = "the kubelet cannot write its port allocations"
 
 

@@ -7,7 +7,6 @@ told of another agent, so that it needs no variables.
 from __future__ import annotations
 
 import os
-import py_compile
 import re
 import shlex
 import sys
@@ -15,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tarragon.localcluster.home.home import create_private_folder
+from tarragon.localcluster.kubelet.base.compiler import compile_program
 from tarragon.localcluster.kubelet.base.files import write_bytes
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.rsh import agent
@@ -31,10 +31,9 @@ class NodePrograms:
         self._agent = folder.rsh / "agent.pyc"
 
     def compile(self) -> None:
-        """Compile the agent into the node's folder: it starts faster, and a package upgrade does not affect it."""
+        """Compile the agent into the node's folder. Raises OSError."""
         create_private_folder(self._folder.rsh)
-        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-        py_compile.compile(str(agent.__file__), cfile=str(self._agent), doraise=True, invalidation_mode=mode)
+        compile_program(Path(str(agent.__file__)), self._agent)
 
     def install(self, namespace: str) -> Path:
         """The folder of the programs for pods of a namespace, which is created at its first use. Raises OSError."""

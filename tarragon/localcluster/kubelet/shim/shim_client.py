@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import py_compile
 import select
 import signal
 import sys
@@ -26,6 +25,7 @@ from msgspec.structs import replace
 from tarragon.base.clock import Clock
 from tarragon.localcluster.home.home import create_private_folder
 from tarragon.localcluster.kubelet.base import processes
+from tarragon.localcluster.kubelet.base.compiler import compile_program
 from tarragon.localcluster.kubelet.base.files import read_json, try_lock, unlock, write_json
 from tarragon.localcluster.kubelet.shim import cri_log, exec_server, execution, shim
 
@@ -117,12 +117,10 @@ def state_of(folder: Path) -> ShimState | None:
 
 
 def compile_shim(folder: Path) -> Path:
-    """Compile the shim into the node's folder: it starts faster, and a package upgrade does not affect it."""
-    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    """Compile the shim into the node's folder, and return its path. Raises OSError."""
     for part in (cri_log, execution, exec_server, processes, shim):
         source = Path(str(part.__file__))
-        compiled = folder / source.with_suffix(".pyc").name
-        py_compile.compile(str(source), cfile=str(compiled), doraise=True, invalidation_mode=mode)
+        compile_program(source, folder / source.with_suffix(".pyc").name)
     return folder / SHIM_PROGRAM
 
 
