@@ -7,19 +7,20 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from tarragon.base.clock import FakeClock, SystemClock
-from tarragon.client.errors import AlreadyExists, Forbidden, NotFound, Unavailable
+from tarragon.client.errors import AlreadyExists, Forbidden, NotFound, Unavailable, unavailable
 from tarragon.client.http.client import HttpClient
 from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.informer.informer import Informer
+from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.middleware.instrumented import CallResult, InstrumentedClient
-from tarragon.client.port import Client, DeleteOptions, Selector
+from tarragon.client.port import Client, DeleteOptions, Selector, WatchEvent
 from tarragon.kube.core import NAMESPACES, NODES, PODS
-from tarragon.kube.meta import Key
+from tarragon.kube.meta import Key, Resource
 from tarragon.localcluster.kubelet.hollow.kubelet import HollowKubelet, HollowSettings
 from tarragon.localcluster.registry.api import Api
 from tests.localcluster.kubelet.builders import container_json, pod_json
@@ -38,8 +39,8 @@ class HollowWorld(World):
         self.clock = clock
         self._hollow: asyncio.Task[None] | None = None
 
-    async def begin(self, **settings: Any) -> None:
-        hollow = HollowKubelet(self.cluster, HollowSettings(names=["n"], **settings), self.clock)
+    async def begin(self, cluster: Client | None = None, **settings: Any) -> None:
+        hollow = HollowKubelet(cluster or self.cluster, HollowSettings(names=["n"], **settings), self.clock)
         self._hollow = asyncio.create_task(hollow.run())
         await hollow.registered()
 
@@ -184,6 +185,92 @@ async def test_a_failed_container_is_restarted_by_the_restart_policy(hollow: Hol
 
     assert again["status"]["phase"] == third["status"]["phase"] == "Running"
     assert container_of(again)["lastState"]["terminated"]["exitCode"] == 1
+
+
+class LossyLine(DelegatingClient):
+    """A client that can lose the next status of a pod on its way, or only the answer, after the watch has shown it."""
+
+    def __init__(self, cluster: Client) -> None:
+        super().__init__(cluster)
+        self.loses_request = False
+        self.loses_answer = False
+        self.lost = asyncio.Event()
+        self._version = 0
+        self._moved = asyncio.Event()
+
+    async def watch(self, resource: Resource[Any], selection: Selector, since: str) -> AsyncIterator[WatchEvent[Any]]:
+        async for event in super().watch(resource, selection, since):
+            yield event
+            # Whoever asks for the next event has handled this one.
+            if resource.plural == PODS.plural:
+                self._version = int(event.resource_version)
+                self._moved.set()
+
+    async def patch(self, resource: Resource[Any], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> Any:
+        if resource.plural != PODS.plural:
+            return await super().patch(resource, key, patch, subresource=subresource)
+        loses_request, self.loses_request = self.loses_request, False
+        loses_answer, self.loses_answer = self.loses_answer, False
+        if loses_request:
+            self._lose()
+        written = await super().patch(resource, key, patch, subresource=subresource)
+        if loses_answer:
+            while self._version < written.version:
+                self._moved.clear()
+                await self._moved.wait()
+            self._lose()
+        return written
+
+    def _lose(self) -> NoReturn:
+        self.lost.set()
+        raise unavailable("the line is cut")
+
+
+async def test_a_pod_runs_for_its_time_though_the_answer_to_its_start_is_lost(hollow: HollowWorld) -> None:
+    line = LossyLine(hollow.cluster)
+    await hollow.begin(line, writers=1)
+    line.loses_answer = True
+    await hollow.pod({"seconds": "3600"})
+    await line.lost.wait()
+
+    hollow.clock.advance(3599)
+    await hollow.pod({"seconds": "0"}, name="later")
+    await hollow.phase("Succeeded", "later")
+    still = await hollow.get()
+    hollow.clock.advance(1)
+    await hollow.phase("Succeeded")
+
+    assert still["status"]["phase"] == "Running"
+
+
+async def test_a_pod_stays_ended_though_the_answer_to_its_end_is_lost(hollow: HollowWorld) -> None:
+    line = LossyLine(hollow.cluster)
+    await hollow.begin(line, writers=1)
+    await hollow.pod({"seconds": "5"})
+    await hollow.phase("Running")
+    line.loses_answer = True
+    hollow.clock.advance(5)
+    await line.lost.wait()
+
+    hollow.clock.advance(3600)
+    await hollow.pod({"seconds": "0"}, name="later")
+    await hollow.phase("Succeeded", "later")
+
+    assert (await hollow.get())["status"]["phase"] == "Succeeded"
+
+
+async def test_a_restart_that_cannot_be_written_is_repeated_soon(hollow: HollowWorld) -> None:
+    line = LossyLine(hollow.cluster)
+    await hollow.begin(line, writers=1)
+    await hollow.pod({"seconds": "3600"}, restartPolicy="Always")
+    await hollow.phase("Running")
+    line.loses_request = True
+    hollow.clock.advance(3600)
+    await line.lost.wait()
+
+    hollow.clock.advance(1)
+
+    await hollow.until(lambda pod: container_of(pod)["restartCount"] == 1)
 
 
 class Deletes:

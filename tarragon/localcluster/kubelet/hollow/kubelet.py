@@ -195,15 +195,25 @@ class HollowKubelet:
             except ApiError as error:
                 pause = max(FIRST_PAUSE, error.retry_after)
                 _log.info("the status of a hollow pod could not be written", pod=str(timer.key), error=str(error))
-            self._finish(timer.key, version, pause)
+            self._in_progress.discard(timer.key)
+            if pause and pod is not None:
+                self._retry(pod, pause)
+            else:
+                self._finish(timer.key, version)
 
-    def _finish(self, key: Key, version: int, pause: float) -> None:
-        self._in_progress.discard(key)
-        pod = self._pods.objects.get(key)
+    def _retry(self, before: HollowPod, pause: float) -> None:
+        """Schedule the step that failed, or the next one: it may be done although its answer was lost."""
+        pod = self._pods.objects.get(before.key)
         if pod is None:
             return
-        if pause:
-            self._timers.add(self._clock.now() + dt.timedelta(seconds=pause), key, pod)
+        now = self._clock.now()
+        due = now if pod.version == before.version else self._next_due(pod)
+        if due is not None:
+            self._timers.add(max(due, now + dt.timedelta(seconds=pause)), pod.key, pod)
+
+    def _finish(self, key: Key, version: int) -> None:
+        pod = self._pods.objects.get(key)
+        if pod is None:
             return
         if version > pod.version:
             self._expected_versions[key] = version
