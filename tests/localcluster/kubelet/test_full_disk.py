@@ -18,7 +18,7 @@ FILLS = "head -c 3000000 /dev/zero > /scratch/file; echo full; sleep 1000"
 
 
 def pod_folder(world: World, pod: Json) -> Path:
-    return world.node / "pods" / pod["metadata"]["uid"]
+    return NodeFolder(world.node).pod(pod["metadata"]["uid"]).path
 
 
 def no_checkpoints(world: World, pod: Json) -> None:

@@ -76,7 +76,8 @@ class PortClaims:
 
     def ports(self) -> set[int]:
         """The ports that this home has claimed."""
-        return {port for port in range(FIRST_PORT, LAST_PORT + 1) if self._owner_of(port) == self._owner}
+        claimed = {int(name) for name in os.listdir(self._folder) if name.isdecimal()}  # noqa: PTH208 - a descriptor
+        return {port for port in claimed if self._owner_of(port) == self._owner}
 
     def _claim(self, port: int) -> bool:
         owner = self._owner_of(port)
