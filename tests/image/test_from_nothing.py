@@ -190,9 +190,9 @@ def test_it_is_installed_trains_a_job_is_upgraded_meanwhile_and_leaves_only_what
         way.install(site, "1.0")
         rolls_out(site)
         site.kubectl("create", "-f", "-", given=JOB % ("endless", 3600))
-        site.wait("tfjob", "endless", "condition=Running")
+        both = {"endless-worker-0 Running", "endless-worker-1 Running"}
+        eventually(lambda: replicas(site, "endless").keys() == both)
         endless = replicas(site, "endless")
-        assert endless.keys() == {"endless-worker-0 Running", "endless-worker-1 Running"}
 
         trains_through_an_upgrade(site, way)
 

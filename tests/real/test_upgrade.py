@@ -20,7 +20,9 @@ from typing import Any
 
 import pytest
 
+from tarragon.job.status_encoding import decode_status
 from tarragon.kube.codec import parse_time
+from tarragon.kube.meta import Key
 from tests.conftest import ROOT
 from tests.real.scene import TFJOBS, OperatorProcess, Scene, a_scene, connect, tfjob
 from tools.controlplane import ControlPlane
@@ -76,7 +78,7 @@ async def test_an_upgrade_and_a_downgrade_under_load_restart_no_pod_and_lose_no_
     async with a_scene(own_control_plane, nodes=4 + jobs // 16) as scene:
         old = [await scene.operator(None, package=former) for _ in range(2)]
         await scene.submit(endless, tfjob)
-        await scene.until_states(endless, "Running", patience=patience)
+        await scene.until(lambda: all(run_all(scene, job) for job in endless), patience=patience)
         await scene.until(lambda: pods_of(endless) <= scene.uids().keys())
         pods, statuses = dict(scene.uids()), await statuses_of(scene)
 
@@ -161,6 +163,12 @@ async def statuses_of(scene: Scene) -> dict[str, Json]:
         found = (await http.list(TFJOBS.with_model(dict))).items
     names = {job["metadata"]["name"]: job["status"] for job in found if "status" in job}
     return {name: status for name, status in names.items() if name.startswith("endless")}
+
+
+def run_all(scene: Scene, job: str) -> bool:
+    """Whether the job's status says that all its replicas run. The state Running is that of a job whose first does."""
+    found = scene.jobs.objects.get(Key("default", job))
+    return decode_status(None if found is None else found.status).running_replicas == len(REPLICAS)
 
 
 def pods_of(jobs: Sequence[str]) -> set[str]:
