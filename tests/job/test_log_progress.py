@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -284,10 +284,10 @@ def test_an_unfinished_line_ends_before_its_last_word() -> None:
 
 def test_the_last_state_of_a_line_of_megabytes_is_found_at_once() -> None:
     line = "".join(f"\r {i // 10_000}%|███| {i}/1000000 [00:12<00:20, 3.1it/s]" for i in range(100_000))
-    start = perf_counter()
+    start = process_time()
 
     assert amount(line) == "99,999/1,000,000 (9 %)"
-    assert perf_counter() - start < 1
+    assert process_time() - start < 1
 
 
 NUMBERS = st.integers(0, 10**18).map(str) | st.sampled_from(["0", "1", "9" * 400, "1e999", "nan", "1.5k"])
@@ -354,7 +354,7 @@ def test_whatever_is_printed_nothing_is_raised_and_no_more_is_done_than_there_is
 )
 def test_the_time_for_a_line_does_not_grow_faster_than_its_length(piece: str) -> None:
     for line in (piece * (2048 // len(piece)), piece * (1024 * 1024 // len(piece)), piece * 400 + "\r" + piece * 500):
-        start = perf_counter()
+        start = process_time()
         progress_line(line)
         progress_line(line, is_cut=True)
-        assert perf_counter() - start < 0.5
+        assert process_time() - start < 0.5
