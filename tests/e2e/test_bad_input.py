@@ -33,11 +33,17 @@ def test_a_gpu_where_there_is_none_is_said_at_once_and_cpu_only_does_without(use
         assert user("delete", "digits").code == 0
         return took
 
-    # What any command takes just now is not what is measured.
-    began = time.monotonic()
-    assert user("list").code == 0
-    any_command = time.monotonic() - began
-    assert min(seconds() for _ in range(3)) < 4 * any_command + 1
+    def any_command() -> float:
+        """What any command takes just now, which is not what is measured."""
+        began = time.monotonic()
+        assert user("list").code == 0
+        return time.monotonic() - began
+
+    def is_said_at_once() -> bool:
+        before, took, after = any_command(), seconds(), any_command()
+        return took < 4 * max(before, after) + 1
+
+    assert any(is_said_at_once() for _ in range(3))
     without = user.run(name, "--cpu-only")
     assert without.code == 0
     assert "[worker-0] trained" in without.out
