@@ -116,13 +116,13 @@ async def test_what_kube_scheduler_cannot_bind_gives_its_places_back_with_its_wo
         env.start_operator(OperatorSettings(placement=Placement.AFFINITY, creation_timeout=2))
         volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "nowhere"}}]
         await env.submit("a", Worker=group(2, nodeSelector={"test-env": env.namespace}, volumes=volumes))
-        await env.until(lambda: env.waits_for("a") == "Unschedulable")
-        await env.until(lambda: not env.pods)
-
+        await env.until(lambda: getattr(env.condition("a", "Admitted"), "reason", "") == "Unschedulable")
+        # At once: two seconds later it is tried again.
         said = env.condition("a", "Admitted")
         assert said is not None
         assert "can't be bound: " in said.message
         assert '"nowhere" not found' in said.message
+        await env.until(lambda: not env.pods)
 
         await env.node("b")
         await env.submit("small", Worker=group(1, nodeSelector={"test-env": env.namespace}))
