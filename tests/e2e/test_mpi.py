@@ -37,16 +37,19 @@ pod = next(variable for variable in environment if variable.startswith("HOSTNAME
 os.write(1, f"rank {MPI.COMM_WORLD.rank} of {MPI.COMM_WORLD.size} in {pod}\\n".encode())
 """
 LONG = """
-import time
+import os, time
 from mpi4py import MPI
 for step in range(40):
+    while step == 30 and not os.path.exists({!r}):
+        time.sleep(0.02)
     MPI.COMM_WORLD.allreduce(step)
     if MPI.COMM_WORLD.rank == 0:
-        print(f"step {step}", flush=True)
+        print("step", step, flush=True)
     time.sleep(0.1)
 MPI.COMM_WORLD.Barrier()
-print(f"rank {MPI.COMM_WORLD.rank} is done", flush=True)
+print("rank", MPI.COMM_WORLD.rank, "is done", flush=True)
 """
+"""It does not end before there is a certain file."""
 RANKS = {f"rank {rank} of 4 knows 6" for rank in range(4)}
 KILLS = ("worker", "launcher", "cluster")
 
@@ -207,7 +210,7 @@ def launcher_log(user: User) -> str:
 @pytest.mark.parametrize("what", KILLS)
 def test_a_job_whose_parts_are_killed_ends_with_its_ranks_and_never_before(user: User, what: str) -> None:
     moments = random.Random(what)
-    command = ["mpirun", "-n", "2", "python", program(user, LONG)]
+    command = ["mpirun", "-n", "2", "python", program(user, LONG.format(str(user.folder / "killed")))]
     spec = {"launcherCreationPolicy": "WaitForWorkersReady"}
     file = user.file("pi.json", mpijob("v2beta1", command, workers=2, **spec))
     assert user("submit", file, "--env", f"mpi={mpi_environment('openmpi')}").code == 0
@@ -215,6 +218,7 @@ def test_a_job_whose_parts_are_killed_ends_with_its_ranks_and_never_before(user:
     eventually(lambda: moment in launcher_log(user))
 
     kill(user, what, moments)
+    user.file("killed", "")
     again = None
     if what == "cluster":
         eventually(lambda: living_server(user.home) is None)

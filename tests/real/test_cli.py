@@ -140,7 +140,7 @@ def run(shell: Shell, name: str, *words: str, **annotations: str) -> CommandResu
 def test_a_job_is_followed_to_its_end_and_every_change_names_the_cluster(
     shell: Shell, training: ControlPlane, job: str
 ) -> None:
-    ended = run(shell, job, seconds="1")
+    ended = run(shell, job, seconds="5")
 
     assert ended.code == 0, ended.err
     assert re.search(rf"^Succeeded  {job} in \d+\.\d s", ended.out, re.MULTILINE)
