@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.manifests import command, group, job, python, worker
-from tests.e2e.user import User, ends_all
+from tests.e2e.user import User, ends_all, eventually
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -157,4 +157,4 @@ def test_on_a_full_disk_everything_that_runs_can_still_be_ended(owner: User, tin
 
     assert down.code == 0, down.err
     assert "Stopped the local cluster" in down.err
-    assert not owner.processes()
+    eventually(lambda: not owner.processes())

@@ -138,7 +138,7 @@ async def test_a_server_whose_home_is_removed_stops_with_its_pods(home: Home, tm
     home.folder.rename(tmp_path / "thrown away")
 
     await eventually(lambda: not server.is_running())
-    assert process_start(pid) != born
+    await eventually(lambda: process_start(pid) != born)
     assert "the home was removed" in (tmp_path / "thrown away" / "daemon.log").read_text()
     assert (await up(home)).pid != server.pid, "and another one can begin in its place"
 
