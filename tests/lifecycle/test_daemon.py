@@ -299,7 +299,7 @@ async def test_a_server_that_hangs_is_killed_after_a_timeout(home: Home) -> None
 
 
 async def test_an_idle_server_stops_although_its_operator_is_active(home: Home) -> None:
-    server = await up(home, "idle=1")
+    server = await up(home, "idle=5")
 
     await eventually(lambda: not server.is_running())
     assert read_server(home) is None
@@ -307,25 +307,25 @@ async def test_an_idle_server_stops_although_its_operator_is_active(home: Home) 
 
 
 async def test_a_watch_of_a_client_prevents_the_idle_timeout(home: Home) -> None:
-    server = await up(home, "idle=3")
+    server = await up(home, "idle=10")
     async with client(home, server) as cluster:
         await cluster.create(CONFIG_MAPS, config_map("one"))
         events = cluster.watch(CONFIG_MAPS, ALL_OBJECTS, (await cluster.list(CONFIG_MAPS)).resource_version)
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(6):
+            async with asyncio.timeout(15):
                 await anext(events)
         assert server.is_running()
     await eventually(lambda: not server.is_running())
 
 
 async def test_an_unfinished_pod_prevents_the_idle_timeout(home: Home) -> None:
-    server = await up(home, "idle=3")
+    server = await up(home, "idle=10")
     spec = {"containers": [{"name": "main", "image": "busybox"}], "nodeName": "elsewhere"}
     metadata = {"name": "one", "namespace": "default"}
     async with client(home, server) as cluster:
         await cluster.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     with pytest.raises(AssertionError, match="has not come true"):
-        await eventually(lambda: not server.is_running(), seconds=6)
+        await eventually(lambda: not server.is_running(), seconds=15)
 
     async with client(home, server) as cluster:
         done = {"status": {"phase": "Succeeded"}}

@@ -170,12 +170,12 @@ async def gone(cluster: HttpClient, resource: Resource[Any], name: str) -> None:
 
 
 async def test_a_running_pod_prevents_the_idle_timeout_until_it_ends(home: Home, tmp_path: Path) -> None:
-    server = await up(home, "node=here", "idle=3")
+    server = await up(home, "node=here", "idle=10")
     async with client(home, server) as cluster:
         await cluster.create(PODS, pod("one", STEADY.replace("while :", "while [ ! -e done ]"), tmp_path))
     await running_process(tmp_path)
     with pytest.raises(AssertionError, match="has not come true"):
-        await eventually(lambda: not server.is_running(), seconds=6)
+        await eventually(lambda: not server.is_running(), seconds=15)
 
     (tmp_path / "done").touch()
     await eventually(lambda: not server.is_running())
