@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import AsyncIterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import pytest
+import yaml
 
 from tarragon.client.http.client import HttpClient
 from tarragon.client.http.config import load_kubeconfig
 from tarragon.frameworks.registry import framework_of
 from tarragon.plan.input.decode_and_validate import decode_and_validate
+from tests.conftest import ROOT
 from tests.deploy.stage import Kubectl, Stage, group
 from tests.deploy.test_kinds import SEEDS, jobs_in, resource_of
 
@@ -23,8 +27,18 @@ Json = dict[str, Any]
 SINCE = 30
 """The minor version that has admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy."""
 FILE = "deploy/components/admission-policy/policies.yaml"
+POLICIES = {
+    document["metadata"]["name"]
+    for document in yaml.safe_load_all((ROOT / FILE).read_text())
+    if document["kind"] == "ValidatingAdmissionPolicy"
+}
 FORGED = json.dumps({"status": {"tarragon": {"state": "Succeeded"}}})
 HONEST = json.dumps({"status": {"startTime": "2026-01-01T00:00:00Z"}})
+PROBES = (
+    ("create", "configmap", "probe", "--as=system:serviceaccount:tarragon-system:tarragon"),
+    ("patch", "tfjob", "probe", "--subresource=status", "--type=merge", "--as=probe", "-p", FORGED),
+)
+"""What is refused to the operator, and to who may write statuses."""
 TYPO: Json = {
     "apiVersion": "kubeflow.org/v1",
     "kind": "TFJob",
@@ -60,14 +74,33 @@ async def guarded(stage: Stage) -> AsyncIterator[Stage]:
     """With the component, which a server begins to enforce a moment after it is there."""
     if stage.plane.minor < SINCE:
         pytest.skip("this server has no ValidatingAdmissionPolicy")
+    await stage.submit("probe", Worker=group(1))
+    await stage.kubectl("create", "clusterrolebinding", "probe", "--clusterrole=tarragon-status-editor", "--user=probe")
+    await stage.until_may("probe", "patch", "tfjobs", "--subresource=status")
     await stage.kubectl("apply", "-f", FILE)
     try:
-        async with stage.patience():
-            while len(await warnings(stage, TYPO)) < len(TYPO_PATHS):
-                await stage.clock.sleep(0.2)
+        await until_enforced(stage, POLICIES)
         yield stage
     finally:
         await stage.kubectl("delete", "-f", FILE)
+        await until_enforced(stage, set())
+        await stage.kubectl("delete", "clusterrolebinding", "probe")
+
+
+async def until_enforced(stage: Stage, policies: AbstractSet[str]) -> None:
+    """Neither more nor fewer of ours."""
+    async with stage.patience():
+        while await enforced(stage) != policies:
+            await stage.clock.sleep(0.2)
+
+
+async def enforced(stage: Stage) -> AbstractSet[str]:
+    """The policies that object to what would break each of them."""
+    jobs = {resource_of(job).full_name: job for path in SEEDS for job in jobs_in(path) if job["kind"] != "SharePod"}
+    said = await warnings(stage, *({**job, "spec": {**job["spec"], "typo": True}} for job in jobs.values()))
+    for words in PROBES:
+        said.append((await stage.kubectl.run(*words, "--dry-run=server", "-n", "default"))[1])
+    return set(re.findall(r"ValidatingAdmissionPolicy '(\S+)'", "\n".join(said)))
 
 
 async def warnings(stage: Stage, *jobs: Json) -> list[str]:

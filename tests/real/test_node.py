@@ -15,7 +15,8 @@ import sys
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ from tarragon.kube.meta import Key, Resource
 from tarragon.localcluster.kubelet.kubelet import end_all_containers
 from tests.conftest import ROOT
 from tests.localcluster.kubelet.builders import container_json, pod_json
+from tests.real.test_refusals import ACCESS_REVIEWS
 from tools.controlplane import API_SERVER, ControlPlane
 
 pytestmark = pytest.mark.real
@@ -51,6 +53,12 @@ Json = dict[str, Any]
 ANY_POD = PODS.with_model(dict)
 ANY_NODE = NODES.with_model(dict)
 NODE = "worker-1"
+ROLES = {
+    "": "tarragon-node",
+    "kube-node-lease": "tarragon-node",
+    "kube-system": "extension-apiserver-authentication-reader",
+}
+"""What deploy/node/permissions.yaml gives, by namespace; the empty one is that of a ClusterRole."""
 SERVES = """\
 import socket
 server = socket.create_server(("127.0.0.1", 0))
@@ -485,6 +493,7 @@ async def test_the_role_that_comes_with_it_is_enough_and_not_more(tmp_path: Path
             await machine.cluster.create(NAMESPACES, {"metadata": {"name": "tarragon-system"}})
             for document in yaml.safe_load_all((ROOT / "deploy/node/permissions.yaml").read_text()):
                 await machine.cluster.create(resource_of(document), document)
+            await until_granted(machine.cluster, account, ROLES)
             await machine.start(plane.user(account))
             await runs_without_a_token(machine)
             for document in yaml.safe_load_all((ROOT / "deploy/node/tokens.yaml").read_text()):
@@ -492,6 +501,7 @@ async def test_the_role_that_comes_with_it_is_enough_and_not_more(tmp_path: Path
                 await machine.cluster.create(resource_of(document), document)
             await machine.taints()
             await machine.end()
+            await until_granted(machine.cluster, account, {"default": "tarragon-node-tokens"})
             await machine.start(plane.user(account))
             await life_with_everything(machine)
             rules = [
@@ -563,6 +573,26 @@ async def rules_of(cluster: HttpClient, kind: str, namespace: str, name: str = "
     role = await cluster.get(resource, Key(namespace, name))
     rules: Sequence[Json] = role["rules"]
     return rules
+
+
+async def until_granted(cluster: HttpClient, account: str, roles: Mapping[str, str]) -> None:
+    """What a role allows is allowed a moment after it was written."""
+    wishes: list[Json] = []
+    for namespace, role in roles.items():
+        rules = await rules_of(cluster, "Role" if namespace else "ClusterRole", namespace, role)
+        wishes += [{**wish, "namespace": namespace} for rule in rules for wish in granted_by(rule)]
+    async with asyncio.timeout(60):
+        for wish in wishes:
+            review = {"spec": {"user": account, "resourceAttributes": wish}}
+            while not (await cluster.create(ACCESS_REVIEWS, review))["status"]["allowed"]:
+                await SystemClock().sleep(0.05)
+
+
+def granted_by(rule: Json) -> Iterator[Json]:
+    for group, what, verb in product(rule["apiGroups"], rule["resources"], rule["verbs"]):
+        resource, _, subresource = what.partition("/")
+        for name in rule.get("resourceNames", [""]):
+            yield {"group": group, "resource": resource, "subresource": subresource, "verb": verb, "name": name}
 
 
 def path_of(what: Mapping[str, str]) -> str:
