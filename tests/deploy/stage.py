@@ -37,14 +37,11 @@ WHOLE_EVENTS = EVENTS.with_model(dict)
 WHOLE_NODES = NODES.with_model(dict)
 PATIENCE = 60.0
 HEARTBEAT_SECONDS = 5.0
-LEASE_SECONDS = 9.0
-RENEW_SECONDS = 6.0
-"""A machine that stands still for longer ends a leader. Who waits for another's Lease waits for more than this."""
-RETRY_SECONDS = 0.4
-QUICK = [
-    *("--lease-duration", f"{LEASE_SECONDS:g}", "--renew-deadline", f"{RENEW_SECONDS:g}"),
-    *("--retry-period", f"{RETRY_SECONDS:g}", "--listen", "127.0.0.1:0"),
-]
+FLAGS = ("--retry-period", "0.4", "--listen", "127.0.0.1:0")
+SHORT_LEASE = ("--lease-duration", "9", "--renew-deadline", "6")
+"""For tests that wait for the end of another's Lease: a machine that stands still for longer ends a leader, too."""
+LONG_LEASE = ("--lease-duration", f"{2 * PATIENCE:g}", "--renew-deadline", f"{1.5 * PATIENCE:g}")
+"""For tests in which no Lease may end: these wait less long for anything."""
 
 ALL_FIELDS_SINCE = 30
 """The minor version that knows all fields of our CRDs."""
@@ -176,7 +173,7 @@ class Stage:
         log = self.plane.folder / f"operator-{len(self._operators)}-{random.Random().random()}.log"
         with log.open("wb") as out:
             process = forkserver.Background(
-                [sys.executable, "-m", "tarragon", "operator", "--kubeconfig", str(config), *QUICK, *flags],
+                [sys.executable, "-m", "tarragon", "operator", "--kubeconfig", str(config), *FLAGS, *flags],
                 {**os.environ, "TARRAGON_HOME": str(self.plane.folder / "home")},
                 out,
             )

@@ -25,11 +25,10 @@ from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES, 
 from tarragon.kube.meta import Key, PartialObjectMetadata
 from tests.cli import forkserver
 from tests.deploy.stage import (
-    LEASE_SECONDS,
+    FLAGS,
+    LONG_LEASE,
     PATIENCE,
-    QUICK,
-    RENEW_SECONDS,
-    RETRY_SECONDS,
+    SHORT_LEASE,
     TFJOBS,
     OperatorProcess,
     Stage,
@@ -42,8 +41,6 @@ pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(180)]
 
 Json = dict[str, Any]
 LEASE = Key("default", "tarragon")
-BREATH = 6.0
-"""Seconds that a busy machine may add to any promise."""
 ADMIN = ["system:masters"]
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 GANG = ("j-ps-0", "j-worker-0", "j-worker-1")
@@ -76,11 +73,11 @@ async def operator(stage: Stage, name: str, *flags: str) -> OperatorProcess:
     return await stage.operator(stage.plane.user(name, ADMIN), *flags)
 
 
-async def two_and_a_job(stage: Stage) -> tuple[OperatorProcess, OperatorProcess]:
+async def two_and_a_job(stage: Stage, *flags: str) -> tuple[OperatorProcess, OperatorProcess]:
     """The first leads, the second is warm, and a job runs."""
-    first = await operator(stage, "first")
+    first = await operator(stage, "first", *flags)
     await stage.until(lambda: first.is_leading)
-    second = await operator(stage, "second")
+    second = await operator(stage, "second", *flags)
     await stage.until(lambda: "caches synced, standing by" in second.log.read_text())
     await stage.submit("j", PS=group(1), Worker=group(2))
     await stage.until_state("j", "Running")
@@ -120,22 +117,14 @@ def _write_requests(stage: Stage, user: str, since: dt.datetime) -> list[dict[st
     ]
 
 
-async def seconds_until_leading(stage: Stage, one: OperatorProcess) -> float:
-    began = stage.clock.monotonic()
-    async with stage.patience():
-        while not one.is_leading:
-            await stage.clock.sleep(0.02)
-    return stage.clock.monotonic() - began
-
-
 @pytest.mark.both_releases
-async def test_when_the_leader_is_killed_the_other_goes_on_within_the_leases_time(stage: Stage) -> None:
-    first, second = await two_and_a_job(stage)
+async def test_when_the_leader_is_killed_the_other_goes_on_when_its_lease_has_ended(stage: Stage) -> None:
+    first, second = await two_and_a_job(stage, *SHORT_LEASE)
     pods, made = uids(stage), pods_made(stage)
     first.is_stopped = True
     first.process.kill()
 
-    assert await seconds_until_leading(stage, second) < LEASE_SECONDS + 2 * RETRY_SECONDS + BREATH
+    await stage.until(lambda: second.is_leading)
     await stage.ends("j-worker-1", 0)
     await stage.ends("j-worker-0", 0)
     await stage.until_state("j", "Succeeded")
@@ -147,7 +136,7 @@ async def test_when_the_leader_is_killed_the_other_goes_on_within_the_leases_tim
 
 
 async def test_a_leader_that_was_frozen_past_its_lease_writes_nothing_when_it_thaws_and_ends(stage: Stage) -> None:
-    first, second = await two_and_a_job(stage)
+    first, second = await two_and_a_job(stage, *SHORT_LEASE)
     first.process.send_signal(signal.SIGSTOP)
     await stage.until(lambda: second.is_leading)
     # Work for whoever believes to lead: a pod to replace, a job to begin.
@@ -170,11 +159,11 @@ async def test_a_leader_that_was_frozen_past_its_lease_writes_nothing_when_it_th
 
 
 async def test_a_leader_that_is_told_to_end_hands_over_at_once(stage: Stage) -> None:
-    first, second = await two_and_a_job(stage)
+    first, second = await two_and_a_job(stage, *LONG_LEASE)
     pods = uids(stage)
     ending = asyncio.create_task(first.stop())
 
-    assert await seconds_until_leading(stage, second) < 2 * RETRY_SECONDS + BREATH
+    await stage.until(lambda: second.is_leading)
     assert await ending == 0
     assert uids(stage) == pods
     await stage.ends("j-worker-0", 0)
@@ -182,21 +171,23 @@ async def test_a_leader_that_is_told_to_end_hands_over_at_once(stage: Stage) -> 
 
 
 async def test_a_flood_of_jobs_does_not_hold_up_the_renewals(stage: Stage) -> None:
-    one = await operator(stage, "busy")
+    one = await operator(stage, "busy", *LONG_LEASE, "--retry-period", "0.1")
     await stage.until(lambda: one.is_leading)
     began = stage.clock.now()
     await asyncio.gather(*(stage.submit(f"job-{number}", Worker=group(1, cpu="1m")) for number in range(300)))
     seen = stage.jobs.objects
     await stage.until(lambda: len(seen) == 300 and all(found.status for found in seen.values()))
 
-    renewals = [
-        parse_time(event["requestReceivedTimestamp"])
-        for event in stage.asked_by("busy")
-        if event["verb"] == "patch" and event["objectRef"]["resource"] == "leases"
-    ]
-    gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(renewals) if later > began]
-    assert gaps
-    assert max(gaps) < RENEW_SECONDS
+    renewals, others = [began], list[dt.datetime]()
+    for event in stage.asked_by("busy"):
+        at = parse_time(event["requestReceivedTimestamp"])
+        is_renewal = event["verb"] == "patch" and event["objectRef"]["resource"] == "leases"
+        if at > began:
+            (renewals if is_renewal else others).append(at)
+    # Requests and not seconds: a slow machine has as few of them between two renewals as any other.
+    between = [sum(last < at < next_ for at in others) for last, next_ in pairwise([*renewals, stage.clock.now()])]
+    assert sum(between) > 300
+    assert max(between) < sum(between) / 2
     assert (await stage.http.get(TYPED_LEASES, LEASE)).spec.lease_transitions == 0
 
 
@@ -292,7 +283,7 @@ async def test_the_variables_of_the_first_operators_are_understood(stage: Stage)
         "HOME": str(stage.plane.folder),
     }
     with log.open("wb") as out:
-        process = forkserver.Background([sys.executable, "-m", "tarragon", "operator", *QUICK], environment, out)
+        process = forkserver.Background([sys.executable, "-m", "tarragon", "operator", *FLAGS], environment, out)
     try:
         await stage.submit("j", PS=group(1), Worker=group(1))
         await stage.until_state("j", "Running")
