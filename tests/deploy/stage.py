@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from tarragon.base.clock import SystemClock
-from tarragon.client.errors import AlreadyExists, ApiError
+from tarragon.client.errors import AlreadyExists, ApiError, Conflict, NotFound
 from tarragon.client.http.client import HttpClient
 from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.informer.informer import Informer
@@ -292,11 +292,16 @@ class Stage:
             pod = self.pods.objects.get(key)
             if pod is None or pod.spec.node_name not in self._nodes:
                 continue
-            with contextlib.suppress(ApiError):
+            try:
                 if pod.metadata.is_being_deleted:
                     await self.http.delete(PODS, key, DeleteOptions(grace_period_seconds=0, uid=pod.metadata.uid))
                 elif pod.status.phase == "Pending":
                     await self._says(key, "Running", {"running": {}})
+            except (NotFound, Conflict):
+                continue
+            except ApiError:  # such as a server that does not answer: a kubelet asks again
+                await self.clock.sleep(0.5)
+                queue.put_nowait(key)
 
     async def _says(self, pod: Key, phase: str, state: Json) -> None:
         name = self.pods.objects[pod].spec.containers[0].name

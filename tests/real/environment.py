@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tarragon.base.clock import SystemClock
-from tarragon.client.errors import AlreadyExists, ApiError, NotFound
+from tarragon.client.errors import AlreadyExists, ApiError, NotFound, Unavailable
 from tarragon.client.http.client import HttpClient
 from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.informer.informer import Informer
@@ -245,16 +245,20 @@ class OperatorEnvironment:
         async with self._changes() as changes:
             while True:
                 changes.clear()
-                for name, pod in self.pods.items():
-                    if "nodeName" not in pod["spec"]:
-                        continue
-                    if "deletionTimestamp" in pod["metadata"]:
-                        await self._forget(name)
-                    elif pod["status"].get("phase") == "Pending" and self.starts_pods:
-                        await self._set(name, "Running", {"running": {}})
+                with contextlib.suppress(Unavailable):  # a kubelet asks again
+                    await self._play_pods()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(1.0):  # `wait_for` of Python 3.11 may swallow the end of this task
                         await changes.wait()
+
+    async def _play_pods(self) -> None:
+        for name, pod in self.pods.items():
+            if "nodeName" not in pod["spec"]:
+                continue
+            if "deletionTimestamp" in pod["metadata"]:
+                await self._forget(name)
+            elif pod["status"].get("phase") == "Pending" and self.starts_pods:
+                await self._set(name, "Running", {"running": {}})
 
     async def _beat(self) -> None:
         """The node controller takes a node that is silent for long for lost."""
