@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, suppress
@@ -53,7 +54,10 @@ def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
 def complete_namespace(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     settings = _settings(ctx)
     if settings.is_local:
-        return _matching(_local_names(embedded_home(), "namespaces", "/api/v1/namespaces", ""), incomplete)
+        return _matching(
+            _local_names(embedded_home(), "namespaces", "/api/v1/namespaces", "", time.monotonic() + LOCAL_TIMEOUT),
+            incomplete,
+        )
     return _matching(_query(settings, _namespaces, []), incomplete)
 
 
@@ -86,10 +90,11 @@ def local_job_names(place: Home, namespace: str) -> Sequence[str]:
     from tarragon.frameworks.registry import FRAMEWORKS
 
     resources = [framework.resource for framework in FRAMEWORKS]
+    deadline = time.monotonic() + LOCAL_TIMEOUT
     return _typed_names(
         (each.full_name, name)
         for each in resources
-        for name in _local_names(place, each.full_name, each.path(namespace), namespace)
+        for name in _local_names(place, each.full_name, each.path(namespace), namespace, deadline)
     )
 
 
@@ -162,19 +167,23 @@ def _query(settings: GlobalOptions, ask: Callable[[ClusterReader, str], Awaitabl
     return nothing
 
 
-def _local_names(place: Home, kind: str, path: str, namespace: str) -> Sequence[str]:
-    """Returns names of objects of the embedded cluster, from its server or, if it does not run, from its database."""
+def _local_names(place: Home, kind: str, path: str, namespace: str, deadline: float) -> Sequence[str]:
+    """Returns names of objects of the embedded cluster, from its server or, if it does not run, from its database.
+
+    Waits for the server until `deadline` (monotonic).
+    """
     from tarragon.localcluster.home.lock import read_server
 
     server = read_server(place)
     with suppress(OSError, ValueError, KeyError, TarragonError):
         if server is not None and server.is_running():
-            return list(_fetch_names(place, server.url + path))
+            left = deadline - time.monotonic()
+            return list(_fetch_names(place, server.url + path, left)) if left > 0 else []
         return list(_read_names(place.store_path, kind, namespace))
     return []
 
 
-def _fetch_names(place: Home, url: str) -> Iterator[str]:
+def _fetch_names(place: Home, url: str, timeout: float) -> Iterator[str]:
     """Fetches names with urllib: importing a client library would take longer than everything else."""
     import ssl
     from urllib.request import Request, urlopen
@@ -184,7 +193,7 @@ def _fetch_names(place: Home, url: str) -> Iterator[str]:
         "Accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json",
     }
     context = ssl.create_default_context(cafile=str(place.ca))
-    with urlopen(Request(url, headers=headers), timeout=LOCAL_TIMEOUT, context=context) as response:  # noqa: S310 - our own server
+    with urlopen(Request(url, headers=headers), timeout=timeout, context=context) as response:  # noqa: S310 - our own server
         for item in json.load(response)["items"]:
             yield item["metadata"]["name"]
 

@@ -276,20 +276,26 @@ class Kubelet:
         return [worker.pod for worker in self._workers.values() if not worker.pod.is_finished]
 
     async def _maintain_ports(self, ports: PortAllocator, services: Informer[Service]) -> None:
-        """Free the ports of deleted Services; renew port claims and prune stored logs now and then."""
+        """Free the ports of deleted Services; prune stored logs and renew port claims now and then.
+
+        What fails on a full disk is repeated soon; the pods need none of it.
+        """
         await services.wait_for_sync()
         services.add_event_handler(lambda _key, _old, new: self._removal.set() if new is None else None)
-        await self._retry_on_full_disk(lambda: self._release_ports_of_vanished_pods(ports))
         self._removal.set()
         while True:
-            await self._retry_on_full_disk(ports.renew_claims)
-            await asyncio.to_thread(stored_logs.prune, self._folder.logs)
             self._removed = 0
-            due = self._clock.monotonic() + MAINTENANCE_SECONDS
+            done = [
+                await asyncio.to_thread(self._maintain, lambda: stored_logs.prune(self._folder)),  # gives back space
+                self._maintain(lambda: self._release_ports_of_vanished_pods(ports)),
+                self._maintain(ports.renew_claims),
+            ]
+            due = self._clock.monotonic() + (MAINTENANCE_SECONDS if all(done) else FULL_DISK_PAUSE)
             while self._removed < PRUNE_AFTER_REMOVALS and self._clock.monotonic() < due:
-                await self._retry_on_full_disk(
+                if not self._maintain(
                     lambda: ports.free_idle(lambda namespace, name: Key(namespace, name) in services.objects)
-                )
+                ):
+                    due = min(due, self._clock.monotonic() + FULL_DISK_PAUSE)
                 await self._wait_for_removal(due)
 
     def _release_ports_of_vanished_pods(self, ports: PortAllocator) -> None:
@@ -297,16 +303,14 @@ class Kubelet:
         recorded = self._recorded_uids()
         ports.retain_users(lambda user: not user.startswith(prefix) or user.removeprefix(prefix) in recorded)
 
-    async def _retry_on_full_disk(self, step: Callable[[], None]) -> None:
-        """Run a step, and retry it while the disk is full; the pods need none of it."""
-        while True:
-            try:
-                return step()
-            except OSError as error:
-                _log.warning(
-                    "the kubelet cannot write its port allocations", node=self._settings.name, error=str(error)
-                )
-                await self._clock.sleep(FULL_DISK_PAUSE)
+    def _maintain(self, step: Callable[[], None]) -> bool:
+        """Run a step. Returns False if the disk does not allow it now."""
+        try:
+            step()
+        except OSError as error:
+            _log.warning("the kubelet cannot maintain its files", node=self._settings.name, error=str(error))
+            return False
+        return True
 
     async def _wait_for_removal(self, due: float) -> None:
         removal = asyncio.ensure_future(self._removal.wait())

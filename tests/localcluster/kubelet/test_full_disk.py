@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tarragon.base.clock import FakeClock
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
+from tarragon.localcluster.kubelet.pod.pod import FULL_DISK_PAUSE
 from tests.localcluster.kubelet.test_kubelet import FOREVER, message_of, shim_of, wants_gpus
 from tests.localcluster.kubelet.waiting import eventually
 from tests.localcluster.kubelet.world import Json, World
@@ -43,6 +44,21 @@ async def test_a_pod_that_has_filled_the_disk_is_evicted_and_removed_all_the_sam
 
     await world.vanished()
     await eventually(lambda: not list((world.node / "pods").iterdir()))
+
+
+async def test_why_a_pod_was_ended_is_known_to_the_next_kubelet_once_the_disk_has_room(world: World) -> None:
+    clock = FakeClock()
+    kubelet = world.start_kubelet(clock)
+    fills = f"trap '' TERM; head -c 3000000 /dev/zero > /scratch/file; {FOREVER}"
+    pod = await world.run(fills, container=MOUNTED, volumes=[SCRATCH], restartPolicy="Never")
+    await world.says("ready")
+    no_checkpoints(world, pod)
+    await kubelet.eviction_manager.check()
+    await world.event("Failed")
+
+    (pod_folder(world, pod) / "pod.json.new").rmdir()
+    clock.advance(FULL_DISK_PAUSE)
+    await eventually(lambda: b"Evicted" in (pod_folder(world, pod) / "pod.json").read_bytes())
 
 
 async def test_a_probe_whose_result_cannot_be_written_does_not_keep_a_pod_from_its_end(world: World) -> None:

@@ -340,10 +340,19 @@ def test_logs_of_the_oldest_deleted_pods_are_pruned_and_those_of_live_pods_stay(
     for number in range(4):
         keep(node, str(number), removed=float(10 - number))
     keep(node, "alive")
+    node.folder.pod("uid-alive").path.mkdir(parents=True)
 
-    stored_logs.prune(node.folder.logs, pods=2)
+    stored_logs.prune(node.folder, pods=2)
 
     assert remaining(node) == {"0", "1", "alive"}
+
+
+def test_logs_of_a_pod_whose_removal_could_not_be_written_are_pruned_too(node: Node) -> None:
+    keep(node, "gone")
+
+    stored_logs.prune(node.folder, pods=0)
+
+    assert names(node.folder.home_nodes) == []
 
 
 def test_stored_logs_are_limited_in_size(node: Node) -> None:
@@ -352,6 +361,6 @@ def test_stored_logs_are_limited_in_size(node: Node) -> None:
     pods = [node.folder.logs / "default" / str(number) for number in range(4)]
     two = sum(path.stat().st_size for pod in pods[:2] for path in pod.rglob("*") if path.is_file())
 
-    stored_logs.prune(node.folder.logs, size=two)
+    stored_logs.prune(node.folder, size=two)
 
     assert remaining(node) == {"0", "1"}

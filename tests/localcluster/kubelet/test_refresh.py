@@ -94,10 +94,12 @@ def test_what_a_container_adds_to_a_volume_stays(tmp_path: Path) -> None:
     place = tmp_path / "v"
     write_files(place, {"train.py": text("1")})
     (place / "__pycache__").mkdir()
+    (place / "here").symlink_to(".")
 
     write_files(place, {"train.py": text("2")})
 
     assert (place / "__pycache__").exists()
+    assert (place / "here").is_symlink()
 
 
 @pytest.mark.parametrize("restarted", [False, True])

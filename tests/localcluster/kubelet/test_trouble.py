@@ -238,7 +238,7 @@ async def test_a_kubelet_starts_on_a_full_disk_with_the_programs_of_its_last_sta
     assert await world.log() == "tarragon-rsh: usage: ssh [--container NAME] HOST [COMMAND...]\n"
 
 
-PORTS_KEPT = "the kubelet cannot write its port allocations"
+PORTS_KEPT = "the kubelet cannot maintain its files"
 
 
 @contextlib.contextmanager

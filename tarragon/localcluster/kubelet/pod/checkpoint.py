@@ -62,6 +62,9 @@ class PodCheckpoint:
         self._clock = clock
         self._runs: dict[str, list[Run]] = {}
         self._ended_before: set[str] = set()
+        self._changes: list[RunChange] = []
+        self.is_saved = True
+        """Whether `record` is on disk."""
         stored = records.load(self.folder)
         self.is_new = stored is None
         self.record = stored or PodRecord(started=clock.now().timestamp(), awaits_admission=True)
@@ -106,14 +109,14 @@ class PodCheckpoint:
     def save(self, record: PodRecord) -> None:
         """Save the record. Raises OSError, and then keeps the old one, so that the caller's step can be repeated."""
         records.save(self.folder, record)
-        self.record = record
+        self.record, self.is_saved = record, True
 
     def save_or_keep(self, record: PodRecord) -> OSError | None:
         """Save the record, or on a full disk keep it in memory until the next save. Returns why it is not saved."""
         try:
             self.save(record)
         except OSError as error:
-            self.record = record
+            self.record, self.is_saved = record, False
             return error
         return None
 
@@ -131,38 +134,38 @@ class PodCheckpoint:
     def observe(self) -> list[RunChange]:
         """Read the state of every live run; return what changed since the last call.
 
-        The ends are in `record`, which the caller saves, together with what follows from them.
+        The ends are in `record`, which the caller saves, together with what follows from them. Raises OSError; the next
+        call returns what this one has seen.
         """
-        changes: list[RunChange] = []
         for container in self.pod.spec.all_containers:
             runs = self._runs[container.name]
             if runs and runs[-1].is_alive:
-                changes += self._observe_run(container, runs)
+                self._observe_run(container, runs)
+        changes, self._changes = self._changes, []
         if changes:
             self.write_facts()
         return changes
 
-    def _observe_run(self, container: Container, runs: list[Run]) -> list[RunChange]:
+    def _observe_run(self, container: Container, runs: list[Run]) -> None:
         number = runs[-1].number
         folder = self.folder.run(container.name, number)
         state = self._shims.state(folder)
         if state and state.void:
-            remove_folder(
-                folder
-            )  # the next attempt uses the same path, while this attempt's shim may still be starting
+            # The next attempt uses the same path, while this attempt's shim may still be starting.
+            remove_folder(folder)
             runs.pop()
-            return []
+            return
         observed = self._read(container, number)
         if observed == runs[-1]:
-            return []
+            return
         if observed.outcome:
             record = self.record.container(container.name)
             ended = replace(record, number=number, ended=self._clock.now().timestamp())
-            self.record = self.record.with_container(container.name, ended)
+            self.record, self.is_saved = self.record.with_container(container.name, ended), False
         runs[-1] = observed
         is_late = container.name in self._ended_before
         self._ended_before.discard(container.name)
-        return [RunChange(container, observed, is_late)]
+        self._changes.append(RunChange(container, observed, is_late))
 
     def next_number(self, name: str) -> int:
         runs = self._runs[name]

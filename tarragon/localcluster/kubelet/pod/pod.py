@@ -153,17 +153,20 @@ class PodWorker:
 
     async def _open(self, ending: Callable[[], Sequence[PodWorker]]) -> None:
         checkpoint, uid = self._checkpoint, self.pod.metadata.uid
-        checkpoint.open()
-        record = checkpoint.record
+        record, ledger = checkpoint.record, self._context.ledger
         # Before anything that a full disk may refuse: another pod must not get what this one holds.
-        if not record.awaits_admission and (checkpoint.live_runs() or not self._is_stopping()):
-            self._context.ledger.allocate(uid, record.requests, record.all_devices, record.vgpu)
-            self._report_vgpus()
+        if not record.awaits_admission:
+            ledger.allocate(uid, record.requests, record.all_devices, record.vgpu)
+        checkpoint.open()
+        if self._is_stopping() and not checkpoint.live_runs():
+            ledger.release(uid)
         if not self.pod.is_finished:
             self._context.host_names.add(self.pod)
         if not checkpoint.is_known_from_api_only:
             checkpoint.write_facts()
-        if record.awaits_admission and not self._is_stopping():
+        if ledger.is_allocated(uid):
+            self._report_vgpus()
+        elif not self._is_stopping():
             await self._admit(ending)
 
     async def _admit(self, ending: Callable[[], Sequence[PodWorker]]) -> None:
@@ -232,6 +235,7 @@ class PodWorker:
             return
         wait = self._offer_status()
         wait += [(actions.wake - self._clock.now()).total_seconds()] if actions.wake else []
+        wait += [] if self._checkpoint.is_saved else [FULL_DISK_PAUSE]
         if self._is_stopping() and not self._checkpoint.live_runs():
             wait += await self._finish()
             if self._is_settled():
@@ -244,7 +248,7 @@ class PodWorker:
         changes = self._checkpoint.observe()
         if any(map(self._was_ended_by_machine, changes)):
             self.end(SHUTDOWN)
-        elif changes:
+        elif not self._checkpoint.is_saved:
             self._save_or_keep(self._checkpoint.record)
         for change in changes:
             self._on_change(change)
@@ -377,7 +381,7 @@ class PodWorker:
             self._context.ledger.release(self.pod.metadata.uid)
             try:
                 self._context.ports.release(f"{self._context.settings.name}/{self.pod.metadata.uid}")
-            except OSError as error:  # The next kubelet frees them.
+            except OSError as error:  # The kubelet's maintenance frees them.
                 self._log_full_disk(error)
             if self._checkpoint.record.vgpu is not None:
                 self._context.registration.report_vgpus(self._context.ledger.vgpus.table())

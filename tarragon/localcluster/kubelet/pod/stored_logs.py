@@ -12,7 +12,7 @@ import msgspec
 from tarragon.kube.meta import OwnerIdentity, OwnerReference
 from tarragon.kube.selectors import parse_label_selector
 from tarragon.localcluster.kubelet.base.files import read_json
-from tarragon.localcluster.kubelet.base.layout import LogFolder
+from tarragon.localcluster.kubelet.base.layout import LogFolder, NodeFolder
 
 MAX_PODS = 1000
 MAX_BYTES = 2**30
@@ -84,18 +84,22 @@ def _all(folder: Path, pattern: str) -> Iterator[StoredPodLogs]:
             yield StoredPodLogs(facts, LogFolder(path.parent))
 
 
-def prune(logs: Path, *, pods: int = MAX_PODS, size: int = MAX_BYTES) -> None:
+def prune(node: NodeFolder, *, pods: int = MAX_PODS, size: int = MAX_BYTES) -> None:
     """Remove logs of a node's deleted pods, those deleted first, until the rest is within the limits."""
-    deleted = sorted(
-        (pod for pod in _all(logs, "*/*/*/pod.json") if pod.facts.removed),
-        key=lambda pod: pod.facts.removed,
-        reverse=True,
-    )
+    found = ((_removed_at(node, pod), pod) for pod in _all(node.logs, "*/*/*/pod.json"))
+    deleted = sorted((each for each in found if each[0]), key=lambda each: each[0], reverse=True)
     used = 0
-    for number, pod in enumerate(deleted):
+    for number, (_, pod) in enumerate(deleted):
         used += sum(path.stat().st_size for path in pod.folder.path.rglob("*") if path.is_file())
         if number >= pods or used > size:
             _remove(pod.folder.path)
+
+
+def _removed_at(node: NodeFolder, pod: StoredPodLogs) -> float:
+    """When the pod was deleted, 0 if it was not. A full disk may have kept it out of the facts."""
+    if pod.facts.removed or node.pod(pod.facts.uid).path.exists():
+        return pod.facts.removed
+    return pod.folder.pod_facts.stat().st_mtime
 
 
 def _remove(folder: Path) -> None:

@@ -83,7 +83,7 @@ def _link_names(place: Path, names: set[str]) -> None:
 
 def _is_link_of_name(path: Path) -> bool:
     """Whether this module made the link. Programs may put files of their own beside it, such as `__pycache__`."""
-    return path.is_symlink() and path.readlink().parts[0] == DATA
+    return path.is_symlink() and path.readlink().parts[:1] == (DATA,)
 
 
 def _current(place: Path) -> dict[str, File]:
