@@ -18,7 +18,7 @@ from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.informer.informer import Informer
 from tarragon.client.middleware.delegating import DelegatingClient
 from tarragon.client.middleware.instrumented import CallResult, InstrumentedClient
-from tarragon.client.port import Client, DeleteOptions, Selector, WatchEvent
+from tarragon.client.port import ALL_OBJECTS, Client, DeleteOptions, ObjectList, Selector, WatchEvent
 from tarragon.kube.core import NAMESPACES, NODES, PODS
 from tarragon.kube.meta import Key, Resource
 from tarragon.localcluster.kubelet.hollow.kubelet import HollowKubelet, HollowSettings
@@ -90,6 +90,28 @@ async def test_a_node_marked_as_lost_reports_ready_again(hollow: HollowWorld) ->
 async def test_a_node_that_was_deleted_registers_again(hollow: HollowWorld) -> None:
     await hollow.begin()
     await hollow.cluster.delete(NODES, Key("", "n"))
+
+    await hollow.until_node_is_ready()
+
+
+class LateList(DelegatingClient):
+    """A client whose list of nodes begins late."""
+
+    def __init__(self, cluster: Client) -> None:
+        super().__init__(cluster)
+        self.may_list_nodes = asyncio.Event()
+
+    async def list(self, resource: Resource[Any], selection: Selector = ALL_OBJECTS) -> ObjectList[Any]:
+        if resource.plural == NODES.plural:
+            await self.may_list_nodes.wait()
+        return await super().list(resource, selection)
+
+
+async def test_a_node_that_was_deleted_before_anybody_watched_registers_again(hollow: HollowWorld) -> None:
+    late = LateList(hollow.cluster)
+    await hollow.begin(late)
+    await hollow.cluster.delete(NODES, Key("", "n"))
+    late.may_list_nodes.set()
 
     await hollow.until_node_is_ready()
 

@@ -284,6 +284,10 @@ class HollowKubelet:
         await self._registered.wait()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._nodes.run())
+            await self._nodes.wait_for_sync()
+            # No event tells of those that were deleted before.
+            for name in self._names - {key.name for key in self._nodes.objects}:
+                self._node_changed(Key("", name), None, None)
             while True:
                 await self._has_unready_nodes.wait()
                 self._has_unready_nodes.clear()
