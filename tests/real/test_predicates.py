@@ -38,13 +38,14 @@ from tarragon.scheduling.api.snapshot import Demand, NodeState
 from tarragon.scheduling.placement.fit import assign
 from tarragon.scheduling.state.ledger import NodeLedger
 from tests.real.scene import connect
-from tests.real.worlds import OVERHEAD, RUNTIME, World, worlds
+from tests.real.worlds import HOST, OVERHEAD, RUNTIME, World, worlds
 from tools.controlplane import CONTROLLERS, ControlPlane
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 Json = dict[str, Any]
-FIXED = range(1, 101)
+FIXED = (*range(1, 101), 714432541)
+"""The last has a cordoned node, and a spread that ignores the node selector."""
 FURTHER = 20
 PATIENCE = 120.0
 RUNTIME_CLASSES = Resource(
@@ -56,6 +57,11 @@ RUNTIME_CLASSES = Resource(
     namespaced=False,
 )
 """Nodes are as they are made: nobody is to taint them, and no namespace gets accounts."""
+ELSEWHERE = [
+    msgspec.convert({"metadata": {"name": name, "labels": dict.fromkeys((HOST, "zone", "rack"), name)}}, Node)
+    for name in ("elsewhere-1", "elsewhere-2", "elsewhere-3")
+]
+"""Nodes of other worlds: a spread that ignores the node selector counts them, and none has more than three domains."""
 FLAGS = ["--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"]
 
 
@@ -67,9 +73,8 @@ def would_we(world: World) -> bool:
     member = ReplicaTypePods.of(WORKER, asking.metadata.namespace, asking.metadata.labels, asking.spec)
     eligible = frozenset(node.metadata.name for node in nodes if infeasible_reason(asking.spec, node) is None)
     owner = OwnerIdentity(namespace="n", group="kubeflow.org", kind="TFJob", name="j", uid="mine")
-    ties = GangConstraints([member], owner).feasible_nodes({WORKER: eligible}, NodeTopology(nodes), PodIndex(there))[
-        WORKER
-    ]
+    topology, placed = NodeTopology([*nodes, *ELSEWHERE]), PodIndex(there)
+    ties = GangConstraints([member], owner).feasible_nodes({WORKER: eligible}, topology, placed)[WORKER]
     demand = Demand(
         type=WORKER,
         resources=scheduling_request(asking.spec),

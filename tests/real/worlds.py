@@ -116,6 +116,8 @@ class _Maker:
         spec: Json = {"taints": list({(one["key"], one["effect"]): one for one in taints}.values())}
         if self._chance(self._seldom(0.05)):
             spec["unschedulable"] = True
+            # As the node controller does, which is not there.
+            spec["taints"].append({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
         ready = {"type": "Ready", "status": "True", "reason": "Test", "message": "of a test"}
         return {
             "apiVersion": "v1",
