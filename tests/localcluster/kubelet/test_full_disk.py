@@ -118,6 +118,24 @@ async def test_a_gpu_is_held_by_its_pod_even_while_the_next_kubelet_cannot_write
     assert [(await world.log(name)).split()[0] for name in ("held", "new")] == ["GPU-a", "GPU-b"]
 
 
+async def test_a_pod_whose_admission_cannot_be_written_has_its_gpu_once_it_can(world: World) -> None:
+    clock = FakeClock()
+    world.start_kubelet(clock)
+    await world.run(f"trap '' TERM; {FOREVER}", "ending", container=wants_gpus(2))
+    await world.says("ready", "ending")
+    await world.delete("ending", grace=0)
+    pod = await world.run("echo $CUDA_VISIBLE_DEVICES", "waits", container=wants_gpus(1), restartPolicy="Never")
+    await eventually((pod_folder(world, pod) / "pod.json").exists)
+    no_checkpoints(world, pod)
+    await world.event("Failed")
+
+    (pod_folder(world, pod) / "pod.json.new").rmdir()
+    clock.advance(FULL_DISK_PAUSE)
+    await world.phase("Succeeded", "waits")
+
+    assert await world.log("waits") == "GPU-a\n"
+
+
 async def test_an_interrupted_removal_of_an_old_run_does_not_keep_the_next_from_starting(world: World) -> None:
     clock = FakeClock()
     world.start_kubelet(clock)

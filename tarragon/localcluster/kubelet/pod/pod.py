@@ -164,10 +164,12 @@ class PodWorker:
             self._context.host_names.add(self.pod)
         if not checkpoint.is_known_from_api_only:
             checkpoint.write_facts()
-        if ledger.is_allocated(uid):
+        # By the record and not the ledger, which has this pod already if its admission could not be saved.
+        if record.awaits_admission:
+            if not self._is_stopping():
+                await self._admit(ending)
+        elif ledger.is_allocated(uid):
             self._report_vgpus()
-        elif not self._is_stopping():
-            await self._admit(ending)
 
     async def _admit(self, ending: Callable[[], Sequence[PodWorker]]) -> None:
         """Admit the pod or reject it, unless it is deleted or the node shuts down meanwhile.
