@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tarragon.localcluster.home.home import create_private_folder
-from tarragon.localcluster.kubelet.base.compiler import compile_program
+from tarragon.localcluster.kubelet.base.bytecode import compile_program
 from tarragon.localcluster.kubelet.base.files import write_bytes
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.rsh import agent

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from tarragon.base.clock import Clock
 from tarragon.localcluster.home.home import create_private_folder
 from tarragon.localcluster.kubelet.base import processes
-from tarragon.localcluster.kubelet.base.compiler import compile_program
+from tarragon.localcluster.kubelet.base.bytecode import compile_program
 from tarragon.localcluster.kubelet.base.files import read_json, try_lock, unlock, write_json
 from tarragon.localcluster.kubelet.shim import cri_log, exec_server, execution, shim
 
