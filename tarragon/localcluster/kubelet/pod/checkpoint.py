@@ -196,9 +196,8 @@ class PodCheckpoint:
         remove_folder(self.folder.run(name, run.number))
 
     def remove(self) -> None:
-        """Remove the pod's folder. The logs stay."""
-        if not self.is_known_from_api_only and not self.write_facts(removed=self._clock.now().timestamp()):
-            remove_folder(self.folder.path)  # This may be what filled the disk.
+        """Remove the pod's folder. The logs stay; their pruning knows the pod for removed by its folder, too."""
+        if not self.is_known_from_api_only:
             self.write_facts(removed=self._clock.now().timestamp())
         remove_folder(self.folder.path)
 
@@ -260,8 +259,8 @@ class PodCheckpoint:
             return message
         return log_tail(self._logs.log(container.name, number))
 
-    def write_facts(self, removed: float = 0.0) -> bool:
-        """Write the facts that are kept with the logs. Returns False on a full disk, which stops no pod for them."""
+    def write_facts(self, removed: float = 0.0) -> None:
+        """Write the facts that are kept with the logs, if the disk is not full: no pod is held up for them."""
         try:
             create_private_folder(self._logs.path)
             write_json(self._logs.pod_facts, self._facts(removed))
@@ -269,8 +268,6 @@ class PodCheckpoint:
             _log.error(
                 "the facts about a pod's logs cannot be written", pod=str(self.pod.metadata.key), error=str(error)
             )
-            return False
-        return True
 
     def _facts(self, removed: float) -> PodFacts:
         metadata = self.pod.metadata
