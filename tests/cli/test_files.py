@@ -189,7 +189,7 @@ def test_a_url_of_nobody_says_so(shell: Shell) -> None:
         (("--set", "spec.tfReplicaSpecs.Worker.replics=1"), "did you mean replicas?"),
         (("--set", "spec.tfReplicaSpecs.Worker[0]=1"), "not a list at [0]"),
         (("--set", "replicas"), "'replicas' is not an assignment; use NAME=VALUE"),
-        (("--env", "tensorflow/tensorflow=/nowhere"), "/nowhere is not an existing folder"),
+        (("--image-env", "tensorflow/tensorflow=/nowhere"), "/nowhere is not an existing folder"),
         (("-n", "Research_"), "namespace"),
     ],
 )

@@ -27,7 +27,7 @@ from tools.controlplane import ControlPlane
         (["--gpu-memory", "16Gi"], "gpu-memory: the node has no GPUs"),
         (["--resource", "nvidia.com/gpu=1", "--gpu-memory", "0"], "gpu-memory: must be 1Mi or more"),
         (["--hollow", "2", "--gpu-memory", "16Gi"], "gpu-memory: the node has no GPUs"),
-        (["--env", "tensorflow=/nowhere/at/all"], "/nowhere/at/all is not an existing folder"),
+        (["--image-env", "tensorflow=/nowhere/at/all"], "/nowhere/at/all is not an existing folder"),
         (["--address", "::"], "is not a specific address"),
         (["--address", "here"], "'here' does not appear to be an IPv4 or IPv6 address"),
     ],

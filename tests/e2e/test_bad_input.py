@@ -53,7 +53,7 @@ def test_an_environment_without_tensorflow_fails_with_the_command_that_puts_it_t
     venv.create(user.folder / "env", symlinks=True)
     training = worker("digits", "import tensorflow", image="tensorflow/tensorflow:2.21.0")
 
-    ended = user.run(user.file("job.yaml", training), "--env", "tensorflow/*=env")
+    ended = user.run(user.file("job.yaml", training), "--image-env", "tensorflow/*=env")
 
     assert ended.code == 100
     assert "ModuleNotFoundError: No module named 'tensorflow'" in ended.out

@@ -89,7 +89,7 @@ def test_four_ranks_meet_whatever_the_implementation_of_mpi(user: User, implemen
     command = ["mpirun", "-n", "4", "python", program(user, HELLO)]
     file = user.file("pi.json", mpijob("v2beta1", command, mpiImplementation=implementation))
 
-    ended = user.run(file, "--env", f"mpi={folder}")
+    ended = user.run(file, "--image-env", f"mpi={folder}")
 
     assert ended.code == 0, ended.out + ended.err
     assert "Succeeded  pi" in ended.out
@@ -115,7 +115,7 @@ def test_ranks_run_in_the_workers_whatever_mpi_the_manifest_names(
     command = ["mpirun", "-n", "4", "python", program(user, WHERE)]
     file = user.file("pi.json", mpijob(version, command, workers=2, slotsPerWorker=2, **declared))
 
-    ended = user.run(file, "--env", f"mpi={mpi_environment(environment)}")
+    ended = user.run(file, "--image-env", f"mpi={mpi_environment(environment)}")
 
     assert ended.code == 0, ended.out + ended.err
     places = {f"rank {rank} of 4 in pi-worker-{rank // 2}" for rank in range(4)}
@@ -127,7 +127,7 @@ def test_open_mpi_keeps_its_sessions_in_the_folder_of_the_launcher(user: User) -
     ranks = [sys.executable, "-c", "import os; print('session', os.environ['PMIX_SERVER_TMPDIR'])"]
     file = user.file("pi.json", mpijob("v2beta1", ["mpirun", "-n", "2", *ranks], workers=2))
 
-    ended = user.run(file, "--env", f"mpi={mpi_environment('openmpi')}")
+    ended = user.run(file, "--image-env", f"mpi={mpi_environment('openmpi')}")
 
     assert ended.code == 0, ended.out + ended.err
     sessions = re.findall(r"session (.+)", ended.out)
@@ -137,7 +137,7 @@ def test_open_mpi_keeps_its_sessions_in_the_folder_of_the_launcher(user: User) -
 
 def test_an_older_generation_reaches_its_workers_without_ssh(user: User) -> None:
     command = ["mpirun", "-n", "4", "python", program(user, HELLO)]
-    ended = user.run(user.file("pi.json", mpijob("v1", command)), "--env", f"mpi={mpi_environment('openmpi')}")
+    ended = user.run(user.file("pi.json", mpijob("v1", command)), "--image-env", f"mpi={mpi_environment('openmpi')}")
 
     assert ended.code == 0, ended.out + ended.err
     assert said(ended.out) == RANKS
@@ -153,7 +153,7 @@ def seeds_job(gpus: int, command: Sequence[str]) -> str:
 def test_the_job_of_document_004_runs_on_gpus_of_a_local_node_and_without_any(user: User) -> None:
     command = ["mpirun", "-n", "4", "python", program(user, HELLO)]
     file = user.file("pi.json", seeds_job(4, command))
-    environment = ("--env", f"mpi={mpi_environment('openmpi')}")
+    environment = ("--image-env", f"mpi={mpi_environment('openmpi')}")
 
     ended = user.run(file, "--cpu-only", *environment)
     assert ended.code == 0, ended.out + ended.err
@@ -213,7 +213,7 @@ def test_a_job_whose_parts_are_killed_ends_with_its_ranks_and_never_before(user:
     command = ["mpirun", "-n", "2", "python", program(user, LONG.format(str(user.folder / "killed")))]
     spec = {"launcherCreationPolicy": "WaitForWorkersReady"}
     file = user.file("pi.json", mpijob("v2beta1", command, workers=2, **spec))
-    assert user("submit", file, "--env", f"mpi={mpi_environment('openmpi')}").code == 0
+    assert user("submit", file, "--image-env", f"mpi={mpi_environment('openmpi')}").code == 0
     moment = f"step {moments.randrange(3, 20)}\n"
     eventually(lambda: moment in launcher_log(user))
 

@@ -61,7 +61,7 @@ def machine(user: User) -> Iterator[Machine]:
 async def a_story(user: User, job: KilledJob, dice: random.Random) -> AsyncIterator[Story]:
     """The job is submitted."""
     file = user.file("pi.json", json.dumps(job.manifest()))
-    submitted = await asyncio.to_thread(user, "submit", file, "--env", f"mpi={mpi_environment('openmpi')}")
+    submitted = await asyncio.to_thread(user, "submit", file, "--image-env", f"mpi={mpi_environment('openmpi')}")
     assert submitted.code == 0, submitted.err
     watcher = watcher_of(user.home)
     states = StateWatcher(partial(a_client, user.home), MPIJOBS, job.name)

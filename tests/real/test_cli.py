@@ -284,12 +284,12 @@ def test_nothing_of_this_machine_goes_to_a_cluster(shell: Shell, job: str) -> No
     shell.file("train.py", "")
     text = on_node(job, NODE, ["python", "train.py"]).replace("registry.example.com/digits:1", "python:3")
 
-    ended = shell("submit", shell.file("job.yaml", text), "--env", "python=env", "--cpu-only")
+    ended = shell("submit", shell.file("job.yaml", text), "--image-env", "python=env", "--cpu-only")
     stored = json.loads(shell("get", job, "-o", "json").out)
 
     assert ended.code == 0
     assert "uses train.py, which exists on this machine" in ended.err
-    assert "warning: --env works only on this machine: it is ignored on context test" in ended.err
+    assert "warning: --image-env works only on this machine: it is ignored on context test" in ended.err
     assert "warning: --cpu-only is meant for machines without GPUs" in ended.err
     assert str(shell.folder) not in json.dumps(stored)
 

@@ -160,6 +160,7 @@ class LogServerOptions:
     help="a taint of the node, set when it registers first",
 )
 @click.option(
+    "--image-env",
     "--env",
     "environments",
     metavar="IMAGE=FOLDER",

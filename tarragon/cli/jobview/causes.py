@@ -60,7 +60,7 @@ _GENERAL: Sequence[LogCause] = (
     LogCause(
         r"(?:^|: )(?P<name>[\w./+-]+): (?:command )?not found$|\"(?P<other>[^\"]+)\": executable file not found",
         "command {name} not found",
-        "correct `command`; on this machine, PATH starts with the environment's programs (--env IMAGE=FOLDER)",
+        "correct `command`; on this machine, PATH starts with the environment's programs (--image-env IMAGE=FOLDER)",
     ),
     LogCause(
         r"No space left on device|\[Errno 28\]",

@@ -10,8 +10,9 @@ from pathlib import Path
 import click
 
 from tarragon.cli.manifest.loading import Overrides
-from tarragon.cli.options.arguments import assignment, folder_mapping
+from tarragon.cli.options.arguments import assignment, folder_mapping, variable
 from tarragon.cli.options.settings import TarragonCommand
+from tarragon.cli.targets.completion import complete_file
 
 _KEY = "tarragon.changes"
 
@@ -41,7 +42,25 @@ class FileCommand(TarragonCommand):
                 _texts,
             ),
             _pairs("--set-json", assignment, "PATH=JSON", 'set a list or a map: spec.x=["a","b"]', _jsons),
-            _pairs("--env", folder_mapping, "IMAGE=FOLDER", "run an image in this Python environment", _env),
+            click.Option(
+                ["-e", "--env", "variables"],
+                type=variable,
+                multiple=True,
+                metavar="KEY=VALUE",
+                help="set a variable in all replicas; KEY alone passes yours",
+                expose_value=False,
+                callback=_env,
+            ),
+            click.Option(
+                ["--env-file"],
+                multiple=True,
+                metavar="FILE",
+                help="set the variables of a .env file",
+                expose_value=False,
+                callback=_env_files,
+                shell_complete=complete_file,
+            ),
+            _pairs("--image-env", folder_mapping, "IMAGE=FOLDER", "run an image in this Python environment", _images),
             _pairs("--volume", folder_mapping, "NAME=FOLDER", "use this folder as a volume", _volume),
             _flag("--cpu-only", "remove the GPU requests from the job", _cpu_only),
             click.Option(
@@ -115,7 +134,15 @@ def _key(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
     ctx.meta[_KEY] = replace(overrides_of(ctx), idempotency_key=value or "")
 
 
-def _env(ctx: click.Context, _: click.Parameter, value: Folders) -> None:
+def _env(ctx: click.Context, _: click.Parameter, value: Pairs) -> None:
+    ctx.meta[_KEY] = replace(overrides_of(ctx), variables=value)
+
+
+def _env_files(ctx: click.Context, _: click.Parameter, value: Sequence[str]) -> None:
+    ctx.meta[_KEY] = replace(overrides_of(ctx), env_files=value)
+
+
+def _images(ctx: click.Context, _: click.Parameter, value: Folders) -> None:
     ctx.meta[_KEY] = replace(overrides_of(ctx), environments=dict(value))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -13,6 +15,7 @@ import yaml
 
 from tarragon.base.errors import Problem, TarragonError
 from tarragon.base.escaping import escaped_line
+from tarragon.cli.jobview.pod_templates import pod_templates
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.manifest.files import UnreadableFile, display_name, read_file
 from tarragon.cli.manifest.kubectl_export import as_new_job, as_new_object
@@ -25,7 +28,15 @@ from tarragon.cli.manifest.local_images import (
     software_warnings,
 )
 from tarragon.cli.manifest.local_paths import local_only_files, this_machine
-from tarragon.cli.manifest.overrides import set_path, with_annotations_in_templates, without_gpus
+from tarragon.cli.manifest.overrides import set_path, with_annotations_in_templates, with_environment, without_gpus
+from tarragon.cli.manifest.variables import (
+    FORMER_SPELLING,
+    EnvOptions,
+    omission_note,
+    omitted_variables,
+    read_env_file,
+    split_env_options,
+)
 from tarragon.cli.options.settings import NAMESPACE_FORM, GlobalOptions, embedded_home, is_namespace
 from tarragon.cli.output.words import count, joined
 from tarragon.frameworks.dialect_detection import LAST_APPLIED_ANNOTATION
@@ -33,6 +44,7 @@ from tarragon.frameworks.plugin import Framework
 from tarragon.job.annotations import IDEMPOTENCY_KEY_ANNOTATION
 from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS, SERVICES
 from tarragon.kube.meta import CustomObject, JsonObject, Resource
+from tarragon.kube.pod_validation import main_container
 from tarragon.plan.input.decode_and_validate import DecodedJob, decode_and_validate
 from tarragon.plan.input.manifest import ManifestFile, ManifestJob, ManifestObject, only_job, read_manifest
 
@@ -58,7 +70,11 @@ class Overrides:
     jsons: Sequence[tuple[str, str]] = ()
     idempotency_key: str = ""
     is_cpu_only: bool = False
+    variables: Sequence[tuple[str, str]] = ()
+    """Of -e and --env, which still may be images with folders."""
+    env_files: Sequence[str] = ()
     environments: Mapping[str, Path] = field(default_factory=dict)
+    """Folders that stand for images (--image-env)."""
     volumes: Mapping[str, Path] = field(default_factory=dict)
     replaces_finished: bool = False
 
@@ -117,7 +133,9 @@ def _loaded(
     problems = [*decoded.all_problems, *_namespaces(documents, settings)]
     if problems:
         raise invalid_manifest(name, [document.with_line(problem) for problem in problems])
-    job = as_new_job(framework, job, decoded.dialect)
+    env = _env_options(job, framework, changes)
+    changes = replace(changes, environments={**env.environments, **changes.environments})
+    job = as_new_job(framework, with_environment(job, env.variables, framework.main_container), decoded.dialect)
     adapted = (
         _for_this_machine(framework, job, decoded, changes)
         if target.is_local
@@ -130,9 +148,23 @@ def _loaded(
         framework=framework,
         job=_keyed(_in_namespace(_as_applied(adapted.job, job, namespace), namespace), changes.idempotency_key),
         companions=[_companion(other, namespace) for other in documents.companions],
-        notes=[*notes, *_warnings(document, decoded), *adapted.notes],
+        notes=[
+            *notes,
+            *([FORMER_SPELLING] if env.environments else []),
+            *_warnings(document, decoded),
+            *adapted.notes,
+        ],
         replaces_finished=changes.replaces_finished,
     )
+
+
+def _env_options(job: JsonObject, framework: Framework, changes: Overrides) -> EnvOptions:
+    """Returns the variables of --env-file and -e, which takes precedence. Raises UnreadableFile."""
+    mains = [main_container(template, framework.main_container) or {} for _, template in pod_templates(job)]
+    images = {str(main.get("image") or "") for main in mains}
+    options = split_env_options(changes.variables, images, Path.is_dir)
+    files = [read_env_file(name, os.environ) for name in changes.env_files]
+    return replace(options, variables={**dict(ChainMap(*reversed(files))), **options.variables})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,10 +180,14 @@ def _for_this_machine(framework: Framework, job: JsonObject, decoded: DecodedJob
     images, faults = image_map(embedded_home(), changes.environments)
     if faults:
         raise TarragonError(f"{embedded_home().images} can't be used", why="\n".join(map(str, faults)))
+    omitted = omitted_variables(job, framework.main_container, os.environ)
     return _Adapted(
         job=with_annotations_in_templates(job, kubelet_annotations(Path.cwd(), changes)),
         problems=list(missing_commands(job, decoded, images)),
-        notes=list(software_warnings(job, framework, images, Path.cwd())),
+        notes=[
+            *software_warnings(job, framework, images, Path.cwd()),
+            *([omission_note(omitted)] if omitted else []),
+        ],
     )
 
 
@@ -160,7 +196,7 @@ def _for_a_cluster(target: ClusterTarget, document: ManifestObject, job: JsonObj
     notes = [f"warning: {document.with_line(problem)}" for problem in local_only_files(job, this_machine())]
     notes += [
         f"warning: {flag} works only on this machine: it is ignored on {target.name}"
-        for flag, mapped in (("--env", changes.environments), ("--volume", changes.volumes))
+        for flag, mapped in (("--image-env", changes.environments), ("--volume", changes.volumes))
         if mapped
     ]
     if changes.is_cpu_only:
@@ -169,7 +205,7 @@ def _for_a_cluster(target: ClusterTarget, document: ManifestObject, job: JsonObj
 
 
 def kubelet_annotations(workdir: Path, changes: Overrides) -> dict[str, str]:
-    """Returns annotations for the pods: the current folder, and the folders from --volume and --env."""
+    """Returns annotations for the pods: the current folder, and the folders from --volume and --image-env."""
     annotations = {WORKDIR: str(workdir)}
     for name, folders in ((VOLUMES, changes.volumes), (ENVIRONMENTS, changes.environments)):
         if folders:

@@ -27,7 +27,7 @@ ENVIRONMENTS = "tarragon.dev/environments"
 
 
 def image_map(place: Home, folders: Mapping[str, Path]) -> tuple[ImageMap, list[Problem]]:
-    """Returns the home's image map, with the folders of --env first, and its problems."""
+    """Returns the home's image map, with the folders of --image-env first, and its problems."""
     images, problems = read_image_file(place.images)
     return images.with_folders(folders), problems
 
@@ -116,7 +116,7 @@ def _warnings(container: _LocalContainer, framework: Framework, folder: Path) ->
 def _remedy(container: _LocalContainer, software: ImageSoftware) -> str:
     return (
         f"{install_command_for(container.environment)} {software.packages[0]}; "
-        f"or use an environment that has it: --env {container.image}=FOLDER"
+        f"or use an environment that has it: --image-env {container.image}=FOLDER"
     )
 
 

@@ -1,17 +1,20 @@
-"""Changes to a job's manifest before it is created: --set, --cpu-only, and annotations of its pods. Pure."""
+"""Changes to a job's manifest before it is created: --set, -e, --cpu-only, and annotations of its pods. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from tarragon.cli.jobview.pod_templates import is_pod_template
 from tarragon.frameworks.gpu_shares import is_gpu_share_name
 from tarragon.kube.meta import Json, JsonObject
+from tarragon.kube.pod_validation import main_container
 
 Step = str | int
 
 _STEP = re.compile(r"""\.?(?:"(?P<quoted>[^"]+)"|(?P<plain>[^."\[\]]+)|\[(?P<index>\d+)\]|\[(?P<name>[^\]"]+)\])""")
+
+_EXPANDED = re.compile(r"\$(?=[$(])")
 
 
 def set_path(document: JsonObject, path: str, value: Json) -> JsonObject:
@@ -56,20 +59,49 @@ def cpu_only_hint(spec: Json) -> str:
     return "`tarragon run FILE --cpu-only` runs it without the GPUs that it requests" if requests_gpus else ""
 
 
+def with_environment(job: JsonObject, variables: Mapping[str, str], container: str) -> JsonObject:
+    """Returns a copy with these variables in the main container of every replica, in place of those of their names.
+
+    `container` is the main container's name; without one of that name, it is the first.
+    """
+    if not variables:
+        return job
+
+    def changed(template: JsonObject) -> JsonObject:
+        main = main_container(template, container) or {}
+        containers = [
+            _with_variables(each, variables) if each is main else each for each in template["spec"]["containers"]
+        ]
+        return {**template, "spec": {**template["spec"], "containers": containers}}
+
+    return _with_templates(job, changed)
+
+
 def with_annotations_in_templates(job: JsonObject, annotations: Mapping[str, str]) -> JsonObject:
     """Returns a copy with these annotations in every pod template, where the kubelet reads them."""
-    if is_pod_template(job):
-        return _annotated_template(job, annotations)
-    spec = job.get("spec")
-    return {**job, "spec": _annotated(spec, annotations)} if isinstance(spec, Mapping) else job
+
+    def changed(template: JsonObject) -> JsonObject:
+        metadata = template.get("metadata") or {}
+        return {
+            **template,
+            "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **annotations}},
+        }
+
+    return _with_templates(job, changed)
 
 
 def without_template_annotations(job: JsonObject, names: Collection[str]) -> JsonObject:
     """Returns a copy without these annotations in its pod templates."""
-    if is_pod_template(job):
-        return _unannotated_template(job, names)
-    spec = job.get("spec")
-    return {**job, "spec": _unannotated(spec, names)} if isinstance(spec, Mapping) else job
+
+    def changed(template: JsonObject) -> JsonObject:
+        metadata = dict(template.get("metadata") or {})
+        kept = {name: text for name, text in (metadata.pop("annotations", None) or {}).items() if name not in names}
+        if kept:
+            metadata["annotations"] = kept
+        rest = {name: inner for name, inner in template.items() if name != "metadata"}
+        return {"metadata": metadata, **rest} if metadata else rest
+
+    return _with_templates(job, changed)
 
 
 def _with_value(value: Json, steps: Sequence[Step], new: Json, path: str) -> Json:
@@ -130,38 +162,26 @@ def _elements_without(elements: Sequence[Json], path: str, removed: list[str]) -
             yield _without_gpus(element, below, removed)
 
 
-def _annotated(value: Json, annotations: Mapping[str, str]) -> Json:
+def _with_variables(container: JsonObject, variables: Mapping[str, str]) -> JsonObject:
+    former = [each for each in container.get("env") or () if each.get("name") not in variables]
+    # Kubernetes would expand $(NAME), and take $$ for $; a shell has done so already.
+    given = ({"name": name, "value": _EXPANDED.sub("$$", value)} for name, value in variables.items())
+    return {**container, "env": [*former, *given]}
+
+
+def _with_templates(job: JsonObject, change: Callable[[JsonObject], JsonObject]) -> JsonObject:
+    """Returns a copy in which every pod template is changed. A SharePod is itself its template."""
+    if is_pod_template(job):
+        return change(job)
+    spec = job.get("spec")
+    return {**job, "spec": _changed(spec, change)} if isinstance(spec, Mapping) else job
+
+
+def _changed(value: Json, change: Callable[[JsonObject], JsonObject]) -> Json:
     if isinstance(value, list):
-        return [_annotated(element, annotations) for element in value]
+        return [_changed(element, change) for element in value]
     if not isinstance(value, Mapping):
         return value
     if is_pod_template(value):
-        return _annotated_template(value, annotations)
-    return {name: _annotated(inner, annotations) for name, inner in value.items()}
-
-
-def _annotated_template(template: JsonObject, annotations: Mapping[str, str]) -> JsonObject:
-    metadata = template.get("metadata") or {}
-    return {
-        **template,
-        "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **annotations}},
-    }
-
-
-def _unannotated(value: Json, names: Collection[str]) -> Json:
-    if isinstance(value, list):
-        return [_unannotated(element, names) for element in value]
-    if not isinstance(value, Mapping):
-        return value
-    if is_pod_template(value):
-        return _unannotated_template(value, names)
-    return {name: _unannotated(inner, names) for name, inner in value.items()}
-
-
-def _unannotated_template(template: JsonObject, names: Collection[str]) -> JsonObject:
-    metadata = dict(template.get("metadata") or {})
-    kept = {name: text for name, text in (metadata.pop("annotations", None) or {}).items() if name not in names}
-    if kept:
-        metadata["annotations"] = kept
-    rest = {name: inner for name, inner in template.items() if name != "metadata"}
-    return {"metadata": metadata, **rest} if metadata else rest
+        return change(value)
+    return {name: _changed(inner, change) for name, inner in value.items()}

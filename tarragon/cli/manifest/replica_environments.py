@@ -63,7 +63,7 @@ def _recorded_folder(status: JobStatus, image: str) -> Path | None:
 
 
 def _submitted_environments(job: JsonObject) -> dict[str, Path]:
-    """Returns the environments that --env gave when the job was submitted."""
+    """Returns the environments that --image-env gave when the job was submitted."""
     for _, template in pod_templates(job):
         annotations: Json = (template.get("metadata") or {}).get("annotations") or {}
         with suppress(ValueError, AttributeError, RecursionError):

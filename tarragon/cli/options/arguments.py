@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _DURATION = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s?)?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,25 @@ def assignment(text: str) -> tuple[str, str]:
     if not sign or not name:
         raise click.BadParameter(f"{text!r} is not an assignment; use NAME=VALUE")
     return name, value
+
+
+def is_variable_name(name: str) -> bool:
+    """Whether a shell could set a variable of that name."""
+    return _VARIABLE.fullmatch(name) is not None
+
+
+def variable(text: str) -> tuple[str, str]:
+    """Parses `KEY=VALUE`, or `KEY` for the value that it has here. Still takes `IMAGE=FOLDER`, which --env once was."""
+    name, sign, value = text.partition("=")
+    if sign and name and not is_variable_name(name):
+        if any(mark in name for mark in "/:*") or Path(value).expanduser().is_dir():
+            return name, str(folder_mapping(text)[1])
+        raise click.BadParameter(f"{name!r} is not a name of a variable; use letters, digits and '_'")
+    if not is_variable_name(name):
+        raise click.BadParameter(f"{text!r} is not a variable; use KEY=VALUE, or KEY to pass yours")
+    if not sign and name not in os.environ:
+        raise click.BadParameter(f"{name} is not set in your environment; use {name}=VALUE")
+    return name, value if sign else os.environ[name]
 
 
 def replica_count(text: str) -> tuple[str, int]:

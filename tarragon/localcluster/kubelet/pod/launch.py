@@ -3,7 +3,7 @@
 Annotations of a pod that are read here, all optional:
     tarragon.dev/workdir        default working directory of containers: the folder the job was submitted from
     tarragon.dev/volumes        {"claim or volume": "/folder"}: the `--volume` options
-    tarragon.dev/environments   {"image": "/folder"}: the `--env` options
+    tarragon.dev/environments   {"image": "/folder"}: the `--image-env` options
     tarragon.dev/gpus           devices that a scheduler has chosen, comma-separated
 """
 
