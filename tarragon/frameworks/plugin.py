@@ -16,6 +16,7 @@ from tarragon.base.errors import Problem
 from tarragon.frameworks.image_software import ImageSoftware
 from tarragon.frameworks.log_causes import LogCause
 from tarragon.frameworks.owned_objects import OwnedContent, OwnedObject, RequiredPermission
+from tarragon.frameworks.script_job import ScriptSupport
 from tarragon.job import training_operator_status
 from tarragon.job.exit_codes import ExitCodeTable
 from tarragon.job.model import Replica, ReplicaRole, ReplicaType, TrainingJob
@@ -401,6 +402,8 @@ class Framework:
     """Mistakes in the manifest that how the job runs, or ended, makes likely."""
     log_causes: Sequence[LogCause] = ()
     """Errors of the framework's programs that users meet. They are recognised in the logs of all kinds of jobs."""
+    scripts: ScriptSupport | None = None
+    """How the kind runs a script; None if it can't."""
     image_software: Sequence[ImageSoftware] = ()
     """What the main containers need of the local environment that stands for their image. The first that an
     environment lacks is reported."""

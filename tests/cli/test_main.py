@@ -30,7 +30,7 @@ _WITH_HOOK = "import sys\nfrom tarragon.cli.options.error_output import report_b
 def test_the_first_page_names_every_command_and_nothing_else() -> None:
     table = help_page("tarragon", "tarragon").partition("\n\n")[2].partition("\n\n")[0]
     titles = {"Train", "Look", "Change", "Local", "Cluster", "Files", "Plan", "More"}
-    words = re.compile(r"(run|submit|validate|wait|logs|why|top) {2,}\S.*?(?= {4,}|$)", re.MULTILINE)
+    words = re.compile(r"(run|submit|validate|init|wait|logs|why|top) {2,}\S.*?(?= {4,}|$)", re.MULTILINE)
     explained = words.sub(r"\1", table)
 
     assert set(re.findall(r"[\w-]+", explained)) - titles == set(COMMANDS)

@@ -66,6 +66,7 @@ def sample(option: click.Option) -> object:
     words = {
         "duration": "5m",
         "assignment": "a=b",
+        "variable": "a=b",
         "folder_mapping": "a=/tmp",
         "api_generation": "kubeflow.org/v1",
         "parse_node": "name=a,cpu=1,memory=1Gi",

@@ -96,6 +96,16 @@ def test_four_ranks_meet_whatever_the_implementation_of_mpi(user: User, implemen
     assert said(ended.out) == RANKS
 
 
+def test_a_script_that_imports_mpi4py_runs_on_several_ranks(user: User) -> None:
+    user.file("hello.py", HELLO)
+    image = f"registry.example.com/*={mpi_environment('openmpi')}"
+
+    ended = user.run("hello.py", "--workers", "4", "--image-env", image)
+
+    assert ended.code == 0, ended.out + ended.err
+    assert said(ended.out) == RANKS
+
+
 @pytest.mark.parametrize(
     ("version", "declared", "environment"),
     [

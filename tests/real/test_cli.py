@@ -184,6 +184,18 @@ def test_what_replicas_say_is_followed_through_the_api_and_can_be_read_again(she
     assert last.out == "done: loss=0.9\n"
 
 
+def test_a_script_travels_to_the_cluster_with_the_modules_beside_it(shell: Shell, job: str) -> None:
+    shell.file("helper.py", "WHO = 'helped'")
+    shell.file("train.py", "import helper, sys; print(helper.WHO, sys.argv[1:])")
+    node = f"spec.tfReplicaSpecs.Worker.template.spec.nodeSelector={{kubernetes.io/hostname: {REAL}}}"
+
+    ended = shell("run", "train.py", "--name", job, "--workers", "2", "--set", node, "--", "--epochs", "3")
+
+    assert ended.code == 0, ended.err
+    assert {f"[worker-{number}] helped ['--epochs', '3']" for number in (0, 1)} <= set(ended.out.splitlines())
+    assert f"configmap/{job}-script created in cli on context test" in ended.err
+
+
 def test_the_last_words_of_a_replica_that_failed_come_through_the_api(shell: Shell, job: str) -> None:
     ended = shell("run", shell.file("job.yaml", on_node(job, REAL, ["python", "-c", "import pandas_of_nobody"])))
 

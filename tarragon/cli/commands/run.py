@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.cli.jobs.running import run_attached, submit_job
 from tarragon.cli.manifest.dry_run_options import dry_run_options, print_dry_run, require_dry_run
-from tarragon.cli.manifest.file_command import FileCommand, file_argument, overrides_of
+from tarragon.cli.manifest.file_command import FileCommand, file_input
 from tarragon.cli.manifest.loading import load
 from tarragon.cli.options.arguments import duration
 from tarragon.cli.options.settings import GlobalOptions
@@ -19,7 +20,7 @@ from tarragon.cli.targets.resolving import resolve_target
 
 
 @click.command("run", cls=FileCommand)
-@click.argument("file", metavar="FILE", required=False, shell_complete=complete_file)
+@click.argument("words", metavar="FILE [-- ARGS]", nargs=-1, shell_complete=complete_file)
 @click.option("-d", "--detach", is_flag=True, help="submit the job and return")
 @click.option(
     "--timeout", "limit", type=duration, metavar="DURATION", help="stop following after this long: 90, 5m, 2h"
@@ -29,7 +30,7 @@ from tarragon.cli.targets.resolving import resolve_target
 def command(
     ctx: click.Context,
     *,
-    file: str | None,
+    words: Sequence[str],
     option: str | None,
     detach: bool,
     limit: float | None,
@@ -37,6 +38,9 @@ def command(
     form: str | None,
 ) -> int:
     """Submit the job of FILE, follow its logs, and exit with its result. FILE may be - or a URL.
+
+    FILE may also be a script, .py or .sh, which becomes a job: `run train.py --workers 4 -- --epochs 3`. With
+    --dry-run it prints that job. On a cluster, the script and the modules beside it travel in a ConfigMap.
 
     \b
     On this machine Ctrl-C stops the job, and a second Ctrl-C kills it. On a
@@ -49,7 +53,8 @@ def command(
     require_dry_run(dry_run, form)
     settings = ctx.ensure_object(GlobalOptions)
     where = resolve_target(settings)
-    loaded = load(where, settings, file_argument(file, option), overrides_of(ctx))
+    given = file_input(ctx, words, option)
+    loaded = load(where, settings, given.name, given.changes)
     if dry_run is not None:
         print_dry_run(where, [loaded], dry_run, form)
         return 0

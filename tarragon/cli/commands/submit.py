@@ -12,7 +12,7 @@ from tarragon.base.clock import SystemClock
 from tarragon.cli.jobs.running import run_attached, submit_job
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.manifest.dry_run_options import dry_run_options, print_dry_run, require_dry_run
-from tarragon.cli.manifest.file_command import FileCommand, file_argument, overrides_of
+from tarragon.cli.manifest.file_command import FileCommand, file_input
 from tarragon.cli.manifest.loading import LoadedJob, load_all
 from tarragon.cli.options.arguments import duration
 from tarragon.cli.options.settings import GlobalOptions
@@ -25,7 +25,7 @@ CONFIRM_ABOVE_GPUS = 8
 
 
 @click.command("submit", cls=FileCommand)
-@click.argument("file", metavar="FILE", required=False, shell_complete=complete_file)
+@click.argument("words", metavar="FILE [-- ARGS]", nargs=-1, shell_complete=complete_file)
 @click.option("--wait", "waits", is_flag=True, help="wait until the job ends, and exit with its result")
 @click.option("--watch", "watches", is_flag=True, help="like --wait, and print a line for every change")
 @click.option("--logs", "reads", is_flag=True, help="like --wait, and follow the logs, as `run` does")
@@ -44,7 +44,7 @@ CONFIRM_ABOVE_GPUS = 8
 def command(
     ctx: click.Context,
     *,
-    file: str | None,
+    words: Sequence[str],
     option: str | None,
     waits: bool,
     watches: bool,
@@ -55,7 +55,8 @@ def command(
     dry_run: str | None,
     form: str | None,
 ) -> int:
-    """Submit the jobs of FILE and the objects they need, and print their names. FILE may be - or a URL.
+    """Submit the jobs of FILE and the objects they need, and print their names. FILE may be -, a URL, or a
+    script, as for `run`.
 
     Submitting an unchanged job again has no effect. A job that has ended is run again on this machine, where its
     logs are kept; on a cluster only with --replace.
@@ -70,7 +71,8 @@ def command(
         raise click.UsageError("--timeout requires --wait, --watch or --logs")
     settings = ctx.ensure_object(GlobalOptions)
     target = resolve_target(settings)
-    loaded = load_all(target, settings, file_argument(file, option), overrides_of(ctx))
+    given = file_input(ctx, words, option)
+    loaded = load_all(target, settings, given.name, given.changes)
     if dry_run is not None:
         print_dry_run(target, loaded, dry_run, form)
         return 0

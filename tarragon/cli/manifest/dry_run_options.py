@@ -51,7 +51,10 @@ def print_dry_run(target: ClusterTarget, loaded: Sequence[LoadedJob], dry_run: s
 
     for text in (text for each in loaded for text in each.notes):
         note(text)
-    if dry_run == "client":
+    if dry_run == "client" and all(each.is_script for each in loaded):
+        # What a script's user wants to see and to keep is the manifest, as `kubectl create` prints it.
+        trials = [trial.DryRun(each.framework, each.documents) for each in loaded]
+    elif dry_run == "client":
         trials = [trial.client_dry_run(each) for each in loaded]
     else:
         clock = SystemClock()

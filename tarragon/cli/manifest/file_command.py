@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
 import click
 
 from tarragon.cli.manifest.loading import Overrides
+from tarragon.cli.manifest.script import is_script
+from tarragon.cli.manifest.script_options import checked_script_options, script_options
 from tarragon.cli.options.arguments import assignment, folder_mapping, variable
 from tarragon.cli.options.settings import TarragonCommand
 from tarragon.cli.targets.completion import complete_file
@@ -25,7 +27,7 @@ Folders = tuple[tuple[str, Path], ...]
 
 
 class FileCommand(TarragonCommand):
-    """A command with options that change FILE. Its function reads them with `overrides_of(ctx)`, not from its
+    """A command with options that change FILE. Its function reads them with `file_input`, not from its
     arguments.
     """
 
@@ -71,13 +73,22 @@ class FileCommand(TarragonCommand):
                 callback=_key,
             ),
             _flag("--replace", "on a cluster: delete a finished job of that name first", _replace),
+            *script_options(),
         ]
         for option in own:
             self.name_variable(option)
         self.params += own
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, args if ctx.resilient_parsing else with_dry_run_value(args))
+        given = args if ctx.resilient_parsing else with_dry_run_value(args)
+        try:
+            return super().parse_args(ctx, given)
+        except click.NoSuchOption as error:
+            script = next(filter(is_script, args), None)
+            if script is None or "--" in args:
+                raise
+            hint = f"those of the script follow --: {script} -- {error.option_name}"
+            raise click.UsageError(f"no such option: {error.option_name}; {hint}", ctx) from error
 
 
 def with_dry_run_value(args: Sequence[str]) -> list[str]:
@@ -93,6 +104,27 @@ def file_argument(file: str | None, option: str | None) -> str:
     if (file is None) == (option is None):
         raise click.UsageError("give exactly one FILE")
     return file or option or ""
+
+
+@dataclass(frozen=True, slots=True)
+class FileInput:
+    """FILE, and the changes to its job that the command line asks for."""
+
+    name: str
+    changes: Overrides
+
+
+def file_input(ctx: click.Context, words: Sequence[str], option: str | None) -> FileInput:
+    """Returns FILE, from the arguments or from -f, and its changes. Further arguments are the script's own.
+
+    Raises UsageError if there is no FILE, or if it is a manifest and gets what only scripts take.
+    """
+    if not words and option is None:
+        raise click.UsageError("give exactly one FILE")
+    name, *args = words if option is None else (option, *words)
+    if args and not is_script(name) and option is not None:
+        raise click.UsageError("give exactly one FILE")
+    return FileInput(name, replace(overrides_of(ctx), script=checked_script_options(ctx, name, args)))
 
 
 def overrides_of(ctx: click.Context) -> Overrides:

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -29,6 +29,7 @@ from tarragon.cli.manifest.local_images import (
 )
 from tarragon.cli.manifest.local_paths import local_only_files, this_machine
 from tarragon.cli.manifest.overrides import set_path, with_annotations_in_templates, with_environment, without_gpus
+from tarragon.cli.manifest.script import NO_OPTIONS, ScriptOptions, is_script, script_manifest
 from tarragon.cli.manifest.variables import (
     FORMER_SPELLING,
     EnvOptions,
@@ -39,6 +40,7 @@ from tarragon.cli.manifest.variables import (
 )
 from tarragon.cli.options.settings import NAMESPACE_FORM, GlobalOptions, embedded_home, is_namespace
 from tarragon.cli.output.words import count, joined
+from tarragon.cli.output.yaml_style import yaml_dump
 from tarragon.frameworks.dialect_detection import LAST_APPLIED_ANNOTATION
 from tarragon.frameworks.plugin import Framework
 from tarragon.job.annotations import IDEMPOTENCY_KEY_ANNOTATION
@@ -77,6 +79,8 @@ class Overrides:
     """Folders that stand for images (--image-env)."""
     volumes: Mapping[str, Path] = field(default_factory=dict)
     replaces_finished: bool = False
+    script: ScriptOptions = NO_OPTIONS
+    """What a script's job is like, if FILE is a script."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,26 +92,42 @@ class LoadedJob:
     companions: Sequence[tuple[Resource[CustomObject], JsonObject]]
     notes: Sequence[str]
     replaces_finished: bool = False
+    documents: Sequence[JsonObject] = ()
+    """The manifest of a script: what accompanies its job, and the job as a user would write it."""
+    numbered: Callable[[int], LoadedJob] | None = None
+    """Loads the same script under another name, `train-2`; None if the user has chosen the name."""
 
     @property
     def namespace(self) -> str:
         return str(self.job["metadata"]["namespace"])
 
+    @property
+    def is_script(self) -> bool:
+        return bool(self.documents)
+
 
 def load(target: ClusterTarget, settings: GlobalOptions, name: str, changes: Overrides) -> LoadedJob:
     """Loads a FILE with one job. Raises InvalidManifest with all problems, UnreadableFile, or another TarragonError."""
-    documents = read_documents(name)
-    document = only_job(documents)
+    file = _file(target, name, changes)
+    document = only_job(file.documents)
     if isinstance(document, Problem):
         raise invalid_manifest(name, [document])
-    return _loaded(target, settings, _File(name, documents), document, changes)
+    loaded = _loaded(target, settings, file, document, changes)
+    if not is_script(name) or changes.script.name:
+        return loaded
+
+    def numbered(number: int) -> LoadedJob:
+        return load(target, settings, name, replace(changes, script=replace(changes.script, number=number)))
+
+    return replace(loaded, numbered=numbered)
 
 
 def load_all(target: ClusterTarget, settings: GlobalOptions, name: str, changes: Overrides) -> Sequence[LoadedJob]:
     """Loads a FILE with one or more jobs. The other objects go with the first job. Raises like `load`."""
-    documents = read_documents(name)
-    file = _File(name, documents)
-    loaded = [_loaded(target, settings, file, document, changes) for document in documents.jobs]
+    if is_script(name):
+        return [load(target, settings, name, changes)]
+    file = _file(target, name, changes)
+    loaded = [_loaded(target, settings, file, document, changes) for document in file.documents.jobs]
     if not loaded:
         raise invalid_manifest(name, [Problem("", "the manifest contains no job", "add one")])
     if len(loaded) > 1 and changes.idempotency_key:
@@ -121,6 +141,18 @@ def load_all(target: ClusterTarget, settings: GlobalOptions, name: str, changes:
 class _File:
     name: str
     documents: ManifestFile
+    notes: Sequence[str] = ()
+
+    def with_line(self, document: ManifestObject, problem: Problem) -> Problem:
+        """Adds the problem's line. The manifest of a script has lines that nobody sees."""
+        return problem if is_script(self.name) else document.with_line(problem)
+
+
+def _file(target: ClusterTarget, name: str, changes: Overrides) -> _File:
+    if not is_script(name):
+        return _File(name, read_documents(name))
+    made = script_manifest(name, changes.script, is_shipped=not target.is_local)
+    return _File(name, read_manifest("\n---\n".join(map(yaml_dump, made.documents))), made.notes)
 
 
 def _loaded(
@@ -132,29 +164,31 @@ def _loaded(
     decoded = decode_and_validate(framework, job)
     problems = [*decoded.all_problems, *_namespaces(documents, settings)]
     if problems:
-        raise invalid_manifest(name, [document.with_line(problem) for problem in problems])
+        raise invalid_manifest(name, [file.with_line(document, problem) for problem in problems])
     env = _env_options(job, framework, changes)
     changes = replace(changes, environments={**env.environments, **changes.environments})
     job = as_new_job(framework, with_environment(job, env.variables, framework.main_container), decoded.dialect)
     adapted = (
         _for_this_machine(framework, job, decoded, changes)
         if target.is_local
-        else _for_a_cluster(target, document, job, changes)
+        else _for_a_cluster(target, file, document, job, changes)
     )
     if adapted.problems:
-        raise invalid_manifest(name, [document.with_line(problem) for problem in adapted.problems])
+        raise invalid_manifest(name, [file.with_line(document, problem) for problem in adapted.problems])
     namespace = str(_metadata(job).get("namespace") or next(iter(_namespaces_in(documents)), target.namespace))
     return LoadedJob(
         framework=framework,
         job=_keyed(_in_namespace(_as_applied(adapted.job, job, namespace), namespace), changes.idempotency_key),
         companions=[_companion(other, namespace) for other in documents.companions],
         notes=[
+            *file.notes,
             *notes,
             *([FORMER_SPELLING] if env.environments else []),
-            *_warnings(document, decoded),
+            *(f"warning: {file.with_line(document, warning)}" for warning in decoded.warnings),
             *adapted.notes,
         ],
         replaces_finished=changes.replaces_finished,
+        documents=[*(other.manifest for other in documents.companions), job] if is_script(name) else (),
     )
 
 
@@ -191,9 +225,11 @@ def _for_this_machine(framework: Framework, job: JsonObject, decoded: DecodedJob
     )
 
 
-def _for_a_cluster(target: ClusterTarget, document: ManifestObject, job: JsonObject, changes: Overrides) -> _Adapted:
+def _for_a_cluster(
+    target: ClusterTarget, file: _File, document: ManifestObject, job: JsonObject, changes: Overrides
+) -> _Adapted:
     """Warns if the job seems to need something of this machine, which the cluster does not have."""
-    notes = [f"warning: {document.with_line(problem)}" for problem in local_only_files(job, this_machine())]
+    notes = [f"warning: {file.with_line(document, problem)}" for problem in local_only_files(job, this_machine())]
     notes += [
         f"warning: {flag} works only on this machine: it is ignored on {target.name}"
         for flag, mapped in (("--image-env", changes.environments), ("--volume", changes.volumes))
@@ -259,11 +295,6 @@ def apply_overrides(framework: Framework, job: JsonObject, changes: Overrides) -
     if not removed:
         return job, ["--cpu-only has no effect: the job requests no GPU"]
     return job, [f"--cpu-only: removed {count(len(removed), 'GPU request')}: {joined(removed, most=3)}"]
-
-
-def _warnings(document: ManifestObject, decoded: DecodedJob) -> Iterator[str]:
-    for warning in decoded.warnings:
-        yield f"warning: {document.with_line(warning)}"
 
 
 def _namespaces(documents: ManifestFile, settings: GlobalOptions) -> Iterator[Problem]:

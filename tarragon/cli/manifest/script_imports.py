@@ -1,4 +1,4 @@
-"""The modules that a command's Python scripts import, as far as the scripts are files of this machine."""
+"""The modules that Python scripts import, as far as the scripts are files of this machine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 _SCRIPT = re.compile(r"""[^\s;|&()<>'"`$]+\.py(?=$|[\s;|&()<>'"`])""")
@@ -25,6 +26,40 @@ def imported_modules(command: Sequence[str], folder: Path) -> frozenset[str]:
     return frozenset(module for script in scripts for module in _imports(script) if not _is_beside(script, module))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptCode:
+    """A script and the user's own code that it imports from the script's folder, which Python searches first."""
+
+    files: Sequence[Path]
+    """The script, and modules of one file."""
+    folders: Sequence[Path]
+    """Packages."""
+    modules: frozenset[str]
+    """The other modules that all of these files import, anywhere in them."""
+
+
+def code_of_script(script: Path) -> ScriptCode:
+    """Follows the imports of a script through the files beside it. A file that can't be parsed imports nothing."""
+    files, folders, modules, found = [], set(), set(), [script]
+    while found:
+        file = found.pop()
+        files.append(file)
+        for module in {*_all_imports(file)}:
+            beside = script.parent / f"{module}.py"
+            if beside.is_file():
+                found += [] if beside in {*files, *found} else [beside]
+            elif (script.parent / module / "__init__.py").is_file():
+                folders.add(script.parent / module)
+            else:
+                modules.add(module)
+    return ScriptCode(files=files, folders=sorted(folders), modules=frozenset(modules))
+
+
+def _all_imports(script: Path) -> Iterator[str]:
+    for node in (node for statement in _statements(script) for node in ast.walk(statement)):
+        yield from _modules_of(node)
+
+
 def _scripts(word: str) -> Sequence[str]:
     found: list[str] = _SCRIPT.findall(word)
     return [word, *found] if word.endswith(".py") else found
@@ -32,13 +67,17 @@ def _scripts(word: str) -> Sequence[str]:
 
 def _imports(script: Path) -> Iterator[str]:
     for statement in _statements(script):
-        match statement:
-            case ast.Import(names=names):
-                yield from (name.name.partition(".")[0] for name in names)
-            case ast.ImportFrom(module=str(module), level=0):
-                yield module.partition(".")[0]
-            case _:
-                pass
+        yield from _modules_of(statement)
+
+
+def _modules_of(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Import(names=names):
+            yield from (name.name.partition(".")[0] for name in names)
+        case ast.ImportFrom(module=str(module), level=0):
+            yield module.partition(".")[0]
+        case _:
+            pass
 
 
 def _statements(script: Path) -> Sequence[ast.stmt]:

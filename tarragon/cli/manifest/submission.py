@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import count
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
@@ -28,6 +29,10 @@ from tarragon.kube.meta import CustomObject, JsonObject, Key, Resource
 from tarragon.scheduling.api.decision import NEVER_FITS
 
 
+class JobExists(TarragonError):
+    """The job's name is taken."""
+
+
 @dataclass(frozen=True, slots=True)
 class Submitter:
     """Submits to one cluster, and reports each change with the cluster's name."""
@@ -50,10 +55,11 @@ class Submitter:
     async def _same(self, loaded: LoadedJob) -> ClusterJob | None:
         """Returns the existing job with the same idempotency key, or else with the same manifest.
 
-        None for a finished job of the embedded cluster: it is run again, because its logs are kept.
+        None for a finished job of the embedded cluster: it is run again, because its logs are kept. None for a script,
+        too: it may have changed, and runs under another name if its own is taken.
         """
         key = Key(loaded.namespace, loaded.job["metadata"].get("name", ""))
-        if not key.name or loaded.replaces_finished:
+        if not key.name or loaded.replaces_finished or loaded.numbered is not None:
             return None
         try:
             former = read_job(loaded.framework, await self.cluster.get(loaded.framework.resource, key))
@@ -73,6 +79,17 @@ class Submitter:
         return None
 
     async def submit(self, loaded: LoadedJob) -> ClusterJob:
+        """Creates the objects of a FILE. A script whose name is taken gets the first free number."""
+        for number in count(2):
+            try:
+                return await self._submit(loaded)
+            except JobExists:
+                if loaded.numbered is None:
+                    raise
+                loaded = loaded.numbered(number)
+        raise AssertionError
+
+    async def _submit(self, loaded: LoadedJob) -> ClusterJob:
         """Creates the objects of a FILE, the job last, so that its dependencies exist when it starts."""
         if self.target.is_local:
             await self.ensure_namespace(loaded.namespace)
@@ -147,7 +164,7 @@ class Submitter:
         if not self._is_over(former):
             raise job_exists_error(former, self.target)
         if not self.target.is_local and not loaded.replaces_finished:
-            raise TarragonError(
+            raise JobExists(
                 f"{former.name} already exists: {former.state}",
                 why=f"replacing it on {self.target.name} would also delete its logs",
                 remedy="use --replace to delete it and submit this one, or give this one another name",
@@ -178,7 +195,7 @@ def job_differs_error(job: ClusterJob, target: ClusterTarget) -> TarragonError:
     )
 
 
-def job_exists_error(job: ClusterJob, target: ClusterTarget) -> TarragonError:
+def job_exists_error(job: ClusterJob, target: ClusterTarget) -> JobExists:
     """The error for submitting a job whose name an unfinished job has."""
     if job.status.phase is Phase.SUSPENDED:
         remedy = (
@@ -191,4 +208,4 @@ def job_exists_error(job: ClusterJob, target: ClusterTarget) -> TarragonError:
             f"or delete it first: {command_line(target.command_prefix, job.command_key, 'delete')}"
         )
     place = "" if target.is_local else f" on {target.name}"
-    return TarragonError(f"{job.name} already exists{place}: {job.state}", remedy=remedy)
+    return JobExists(f"{job.name} already exists{place}: {job.state}", remedy=remedy)

@@ -17,6 +17,7 @@ COMMANDS = MappingProxyType(
         for name, module in (
             ("run", "run"),
             ("submit", "submit"),
+            ("init", "init"),
             ("validate", "validate"),
             ("list", "listing"),
             ("top", "top"),
@@ -56,6 +57,7 @@ Usage: {name} [--context NAME] [-n NAMESPACE] COMMAND [ARGS]
 
   Train    run        submit FILE, follow its logs, exit with its result
            submit     submit FILE and return    validate  every problem in FILE
+           init       write a manifest for a script
   Look     list  get  describe     wait   until it ends
            top        live view of jobs and nodes
            logs       of all replicas, also of finished jobs

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 
 import yaml
 
@@ -36,3 +38,28 @@ def yaml_dump(value: Json) -> str:
         value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=sys.maxsize
     )
     return escaped(text.rstrip("\n"))  # not every space: a value may end with one
+
+
+def commented_yaml(document: Mapping[str, Json], comments: Mapping[str, Sequence[str]]) -> str:
+    """Returns YAML with comments above fields, by their paths; lists of strings are in one line."""
+    return "\n".join(_commented(document, comments, ""))
+
+
+def _commented(value: Mapping[str, Json], comments: Mapping[str, Sequence[str]], path: str) -> Iterator[str]:
+    for name, inner in value.items():
+        here = f"{path}.{name}" if path else name
+        yield from (f"# {line}" for line in comments.get(here, ()))
+        match inner:
+            case Mapping() if inner:
+                yield f"{name}:"
+                yield from (f"  {line}" for line in _commented(inner, comments, here))
+            case [{}, *_]:
+                yield f"{name}:"
+                for number, element in enumerate(inner):
+                    first, *rest = _commented(element, comments, f"{here}[{number}]")
+                    yield f"  - {first}"
+                    yield from (f"    {line}" for line in rest)
+            case [*elements]:
+                yield f"{name}: {json.dumps(elements, ensure_ascii=False)}"
+            case _:
+                yield from yaml_dump({name: inner}).split("\n")

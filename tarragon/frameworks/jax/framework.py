@@ -9,6 +9,7 @@ from tarragon.base.errors import Problem
 from tarragon.frameworks.gpu_shares import gpu_shares, ignored_gpu_share_settings, job_has_no_gpu_share
 from tarragon.frameworks.image_software import python_library
 from tarragon.frameworks.jax.log_causes import LOG_CAUSES
+from tarragon.frameworks.jax.script_job import SCRIPTS
 from tarragon.frameworks.kubeflow import field_descriptions as shared
 from tarragon.frameworks.kubeflow.crd import SELECTABLE_FIELDS, definition, with_cel_rules, with_selectable_fields
 from tarragon.frameworks.kubeflow.decoding import Generation, decoder
@@ -137,6 +138,7 @@ JAX = Framework(
     is_crd_optional=True,
     editable_fields=EditableFields(suspend=SUSPEND_PATH),
     other_operators=frozenset({"training-operator"}),
+    scripts=SCRIPTS,
     image_software=(python_library("JAX", "jax", ("jax",)),),
     log_causes=LOG_CAUSES,
 )

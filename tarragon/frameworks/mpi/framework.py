@@ -23,6 +23,7 @@ from tarragon.frameworks.mpi.manifest.operator_options import OPERATOR_OPTIONS
 from tarragon.frameworks.mpi.manifest.rules import RULES, WARNING_RULES, no_services
 from tarragon.frameworks.mpi.manifest.v1alpha1_decoding import without_gpu_count, without_scaled_size
 from tarragon.frameworks.mpi.objects.owned_objects import KEPT_CURRENT, PERMISSIONS, owned_objects
+from tarragon.frameworks.mpi.script_job import SCRIPTS
 from tarragon.frameworks.mpi.verdict import evaluate
 from tarragon.frameworks.mpi.worker_loss import review_worker_loss
 from tarragon.frameworks.plugin import ApiConversion, EditableFields, Framework, OriginalMetrics
@@ -63,5 +64,6 @@ MPI = Framework(
     ),
     likely_mistakes=workers_keep_running,
     log_causes=LOG_CAUSES,
+    scripts=SCRIPTS,
     image_software=IMAGE_SOFTWARE,
 )

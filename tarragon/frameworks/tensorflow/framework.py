@@ -20,6 +20,7 @@ from tarragon.frameworks.tensorflow.replica_list import default_server
 from tarragon.frameworks.tensorflow.replica_list.replicas import without_scaled_size
 from tarragon.frameworks.tensorflow.replica_types import ROLES, START_ORDER
 from tarragon.frameworks.tensorflow.rules import RULES, WARNING_RULES
+from tarragon.frameworks.tensorflow.script_job import SCRIPTS
 from tarragon.frameworks.tensorflow.tf_config import cluster_size
 
 TENSORFLOW = Framework(
@@ -57,6 +58,7 @@ TENSORFLOW = Framework(
             "restarted": "restarted",
         },
     ),
+    scripts=SCRIPTS,
     image_software=(python_library("TensorFlow", "tensorflow", ("tensorflow", "tensorflow-cpu")),),
     log_causes=LOG_CAUSES,
 )
@@ -70,5 +72,6 @@ MLKUBE = replace(
     is_crd_optional=True,
     original_metrics=None,
     other_operators=frozenset(),
+    scripts=None,
 )
 """The TfJob of 2017, a different kind in a different group, with its own CustomResourceDefinition."""

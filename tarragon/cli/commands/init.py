@@ -1,0 +1,96 @@
+"""`tarragon init`: writes a commented manifest next to a script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from tarragon.base.errors import TarragonError
+from tarragon.cli.manifest.loading import invalid_manifest
+from tarragon.cli.manifest.script import INTERPRETERS, UnusableScript, is_script, script_manifest
+from tarragon.cli.manifest.script_options import script_options, script_options_of
+from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
+from tarragon.cli.output.yaml_style import commented_yaml
+from tarragon.cli.targets.completion import complete_file
+
+MANIFEST = "job.yaml"
+_USUAL = ("train.py", "main.py")
+"""The scripts that are taken if the folder has several."""
+
+
+class InitCommand(TarragonCommand):
+    """A command with the options for scripts."""
+
+    def __init__(self, *args: object, **facts: object) -> None:
+        super().__init__(*args, **facts)
+        own = script_options("")
+        for option in own:
+            self.name_variable(option)
+        self.params += own
+
+
+@click.command("init", cls=InitCommand)
+@click.argument("words", metavar="[SCRIPT] [-- ARGS]", nargs=-1, shell_complete=complete_file)
+@click.option("-o", "--output", "target", metavar="FILE", default=MANIFEST, show_default=True, help="- for stdout")
+@click.option("--force", "overwrites", is_flag=True, help="overwrite an existing FILE")
+@click.pass_context
+def command(ctx: click.Context, *, words: Sequence[str], target: str, overwrites: bool) -> int:
+    """Write a manifest for SCRIPT, with comments, to change and to keep: `tarragon run` and kubectl take it.
+
+    Without SCRIPT it is the one in the current folder. ARGS are the script's own.
+
+    \b
+    Exit codes: 0 written, 1 FILE exists, 2 no such script
+    """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
+    name, *args = words if words and is_script(words[0]) else (_only_script(), *words)
+    made = script_manifest(name, replace(script_options_of(ctx), args=args), is_shipped=False)
+    *_, job = made.documents
+    text = commented_yaml(job, made.support.comments) + "\n"
+    _require_valid(name, text)
+    for note in made.notes:
+        click.echo(note, err=True)
+    if target == "-":
+        click.echo(text, nl=False)
+        return 0
+    _write(Path(target), text, overwrites=overwrites)
+    program = ctx.ensure_object(GlobalOptions).program
+    click.echo(f"{target} written; now: {program} run {target}", err=True)
+    return 0
+
+
+def _only_script() -> str:
+    scripts = sorted(each.name for each in Path().iterdir() if each.suffix in INTERPRETERS and each.is_file())
+    usual = [each for each in _USUAL if each in scripts]
+    if len(scripts) == 1 or usual:
+        return usual[0] if usual else scripts[0]
+    raise UnusableScript(
+        "which script?",
+        why=f"{Path.cwd()} has {', '.join(scripts) if scripts else 'no script (.py, .sh)'}",
+        remedy="name it: tarragon init SCRIPT",
+    )
+
+
+def _require_valid(name: str, text: str) -> None:
+    """Raises InvalidManifest with all problems that the options have caused, such as a bad quantity."""
+    from tarragon.plan.input.decode_and_validate import decode_and_validate
+    from tarragon.plan.input.manifest import read_manifest
+
+    [document] = read_manifest(text).jobs
+    problems = decode_and_validate(document.framework, document.manifest).all_problems
+    if problems:
+        raise invalid_manifest(name, problems)
+
+
+def _write(target: Path, text: str, *, overwrites: bool) -> None:
+    try:
+        with target.open("w" if overwrites else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise TarragonError(
+            f"{target} already exists", remedy="--force overwrites it, -o FILE names another"
+        ) from error
+    except OSError as error:
+        raise TarragonError(f"can't write {target}", why=error.strerror or str(error)) from error

@@ -1,0 +1,175 @@
+"""Makes the manifest of a job from a script: `tarragon run train.py --workers 4`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from tarragon.cli.manifest.files import UnreadableFile
+from tarragon.cli.manifest.script_imports import ScriptCode, code_of_script
+from tarragon.cli.output.words import joined
+from tarragon.frameworks.plugin import Framework
+from tarragon.frameworks.registry import FRAMEWORKS
+from tarragon.frameworks.script_job import CHIEF, PARAMETER_SERVERS, SCRIPT_FOLDER, ScriptJob, ScriptSupport
+from tarragon.kube.meta import JsonObject
+
+INTERPRETERS: Mapping[str, Sequence[str]] = MappingProxyType({".py": ("python", "-u"), ".sh": ("bash",)})
+"""How a script runs, by the ending of its name."""
+KINDS: Mapping[str, tuple[Framework, ScriptSupport]] = MappingProxyType(
+    {
+        framework.kind.lower(): (framework, framework.scripts)
+        for framework in FRAMEWORKS
+        if framework.scripts is not None
+    }
+)
+"""The kinds of jobs that run scripts. Without a kind, and without an import that tells it, it is the first one."""
+MAX_CONFIG_MAP = 900 * 2**10
+"""Bytes of code in a ConfigMap, which Kubernetes limits to 1 MiB."""
+_MAX_NAME = 40
+"""Characters of a job's name, to which a number and the names of replicas are appended."""
+_DISTRIBUTED_TORCH = frozenset({"torch", "pytorch_lightning", "lightning", "accelerate", "deepspeed"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptOptions:
+    """What the command line says about the job of a script. Empty values are chosen from the script."""
+
+    args: Sequence[str] = ()
+    name: str = ""
+    number: int = 1
+    """Appended to a name that is chosen, if the name without it is taken."""
+    kind: str = ""
+    image: str = ""
+    workers: int = 1
+    parameter_servers: int = 0
+    has_chief: bool = False
+    cpu: str = ""
+    memory: str = ""
+    gpus: str = ""
+
+
+NO_OPTIONS = ScriptOptions()
+
+
+class UnusableScript(UnreadableFile):
+    """A script that can't become this job. Exit code 2."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptManifest:
+    """The objects of a script's job, the ConfigMap with its code first, and notes for stderr."""
+
+    documents: Sequence[JsonObject]
+    support: ScriptSupport
+    notes: Sequence[str]
+
+
+def is_script(name: str) -> bool:
+    """Whether FILE is a script by its name, not a manifest."""
+    return Path(name).suffix in INTERPRETERS and "://" not in name
+
+
+def script_manifest(name: str, options: ScriptOptions, *, is_shipped: bool) -> ScriptManifest:
+    """Returns the manifest of a script's job. Raises UnusableScript or UnreadableFile.
+
+    With `is_shipped` the script and the modules that it imports from its folder are in a ConfigMap, because pods on
+    other machines don't see that folder.
+    """
+    script = _existing(name)
+    code = code_of_script(script)
+    framework, support = KINDS[options.kind or _kind_for(code.modules)]
+    _require_options(framework, support, options)
+    image = options.image or (support.gpu_image if options.gpus not in {"", "0"} else support.image)
+    if not image and is_shipped:
+        raise UnusableScript(f"there is no public image for a {framework.kind}", remedy="name yours: --image IMAGE")
+    chosen = f"{name_for(script)}-{options.number}" if options.number > 1 else name_for(script)
+    job_name = options.name or chosen
+    config_map = f"{job_name}-script" if is_shipped else ""
+    path = f"{SCRIPT_FOLDER}/{script.name}" if is_shipped else name
+    job = ScriptJob(
+        name=job_name,
+        image=image or "registry.example.com/my-image:1",
+        command=[*INTERPRETERS[script.suffix], path],
+        args=options.args,
+        workers=options.workers,
+        parameter_servers=options.parameter_servers,
+        has_chief=options.has_chief,
+        cpu=options.cpu,
+        memory=options.memory,
+        gpus=options.gpus,
+        config_map=config_map,
+    )
+    return ScriptManifest(
+        documents=[*([_config_map(config_map, code)] if is_shipped else []), support.manifest(job)],
+        support=support,
+        notes=list(_notes(script, framework, code, is_shipped=is_shipped)),
+    )
+
+
+def name_for(script: Path) -> str:
+    """Returns a job's name from a script's: `Train_MNIST.py` gives `train-mnist`."""
+    name = re.sub(r"[^a-z0-9]+", "-", script.stem.lower())[:_MAX_NAME].strip("-")
+    return name if name[:1].isalpha() else f"job-{name}".rstrip("-")
+
+
+def _existing(name: str) -> Path:
+    script = Path(name)
+    if script.is_file():
+        return script
+    if script.is_dir():
+        raise UnusableScript(f"{name} is a folder", remedy="use one of the files in it")
+    beside = [each.name for each in script.parent.glob(f"*{script.suffix}")] if script.parent.is_dir() else []
+    near = difflib.get_close_matches(script.name, beside, n=1)
+    remedy = f"did you mean {script.parent / near[0]}?" if near else ""
+    raise UnusableScript(f"file {name} not found", why=f"the current folder is {Path.cwd()}", remedy=remedy)
+
+
+def _kind_for(modules: frozenset[str]) -> str:
+    return next((kind for kind, (_, support) in KINDS.items() if modules & support.modules), next(iter(KINDS)))
+
+
+def _require_options(framework: Framework, support: ScriptSupport, options: ScriptOptions) -> None:
+    given = {PARAMETER_SERVERS: options.parameter_servers > 0, CHIEF: options.has_chief}
+    foreign = [flag for flag, is_given in given.items() if is_given and flag not in support.options]
+    if foreign:
+        able = " or ".join(kind for kind, (_, each) in KINDS.items() if each.options.issuperset(foreign))
+        raise UnusableScript(
+            f"{joined(foreign)} can't be used: {framework.kind}s have workers only",
+            why="" if options.kind else f"the script's imports suggest a {framework.kind}",
+            remedy=f"leave it out, or use --kind {able}",
+        )
+
+
+def _config_map(name: str, code: ScriptCode) -> JsonObject:
+    data, size = {}, 0
+    for file in code.files:
+        try:
+            text = file.read_text("utf-8")
+        except UnicodeDecodeError as error:
+            raise UnusableScript(f"{file} is not a text file", why=f"byte {error.start} is not UTF-8") from error
+        except OSError as error:
+            raise UnusableScript(f"can't read {file}", why=error.strerror or str(error)) from error
+        size += len(text.encode())
+        data[file.name] = text
+    if size > MAX_CONFIG_MAP:
+        raise UnusableScript(
+            f"the script and its modules are too large: {size >> 10} KiB",
+            why=f"a ConfigMap can bring {MAX_CONFIG_MAP >> 10} KiB of code to a cluster",
+            remedy="build an image that has them, and submit a manifest: `tarragon init` writes one",
+        )
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+def _notes(script: Path, framework: Framework, code: ScriptCode, *, is_shipped: bool) -> Iterator[str]:
+    if is_shipped and code.folders:
+        packages = joined([folder.name for folder in code.folders])
+        yield f"warning: {script.name} imports {packages}, which only an image can bring to the cluster"
+    if code.modules & _DISTRIBUTED_TORCH:
+        yield (
+            f"note: {script.name} runs as a {framework.kind}, without the variables of torch.distributed: "
+            "PyTorchJob is not supported yet"
+        )

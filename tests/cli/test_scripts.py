@@ -1,0 +1,259 @@
+"""`tarragon run train.py`: from a script to a job in one line, and `tarragon init`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tarragon.cli.manifest.script import ScriptOptions, UnusableScript, is_script, name_for, script_manifest
+from tests.cli.conftest import Shell
+
+pytestmark = pytest.mark.timeout(300)
+
+SCRIPT = """
+import json, os, sys
+import helper
+task = json.loads(os.environ["TF_CONFIG"])["task"]
+print(task["type"], helper.WHO, sys.argv[1:], os.path.basename(os.getcwd()))
+"""
+UNTIL_TWO_ARE_THERE = """
+import os, sys, time
+open(sys.argv[1], "w").close()
+while not (os.path.exists("a") and os.path.exists("b")):
+    time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def script(shell: Shell) -> str:
+    shell.file("helper.py", "WHO = 'with helper'")
+    return shell.file("train.py", SCRIPT)
+
+
+def test_a_script_becomes_a_job_of_several_replicas(shell: Shell, script: str) -> None:
+    ended = shell("run", script, "--workers", "2", "--cpu", "100m", "--", "--epochs", "3")
+
+    assert ended.code == 0, ended.out + ended.err
+    for worker in ("worker-0", "worker-1"):
+        assert f"[{worker}] worker with helper ['--epochs', '3'] work" in ended.out
+    assert "tfjob/train created" in ended.err
+
+
+def test_a_dry_run_prints_the_manifest_which_can_be_submitted(shell: Shell, script: str) -> None:
+    options = ("--workers", "2", "--ps", "1", "--chief", "--gpus", "1", "--cpu", "2", "--memory", "1Gi", "-e", "A=1")
+
+    printed = shell("run", script, *options, "--dry-run", "-o", "yaml", "--", "--epochs", "3")
+    valid = shell("validate", "-", stdin=printed.out)
+
+    assert (printed.code, valid.code) == (0, 0), printed.err + valid.err
+    body = yaml.safe_load(printed.out)
+    specs = body["spec"]["tfReplicaSpecs"]
+    assert {kind: spec["replicas"] for kind, spec in specs.items()} == {"Chief": 1, "PS": 1, "Worker": 2}
+    assert specs["Worker"]["template"]["spec"]["containers"] == [
+        {
+            "name": "tensorflow",
+            "image": "tensorflow/tensorflow:2.21.0-gpu",
+            "command": ["python", "-u", "train.py"],
+            "args": ["--epochs", "3"],
+            "resources": {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"nvidia.com/gpu": 1}},
+            "env": [{"name": "A", "value": "1"}],
+        }
+    ]
+    assert "limits" not in specs["PS"]["template"]["spec"]["containers"][0]["resources"]
+    assert body["metadata"] == {"name": "train"}
+
+
+def test_two_runs_of_a_script_at_once_have_two_names(shell: Shell) -> None:
+    shell.file("wait.py", UNTIL_TWO_ARE_THERE)
+    first = shell.start("run", "wait.py", "--", "a")
+    first.until_err("Running")
+    second = shell("run", "wait.py", "--", "b")
+
+    assert (first.ended().code, second.code) == (0, 0)
+    assert "tfjob/wait-2 created" in second.err
+    assert "will be replaced" in shell("submit", "wait.py", "--", "a").err
+
+
+def test_a_chosen_name_is_not_changed(shell: Shell) -> None:
+    shell.file("wait.py", UNTIL_TWO_ARE_THERE)
+    assert shell("submit", "wait.py", "--name", "mine", "--", "a").code == 0
+
+    again = shell("submit", "wait.py", "--name", "mine", "--", "b")
+
+    assert again.code == 1
+    assert "tfjob/mine already exists" in again.err
+
+
+def test_a_shell_script_runs_too(shell: Shell) -> None:
+    ended = shell("run", shell.file("train.sh", "echo hello $1 from $0"), "--", "you")
+
+    assert "[worker-0] hello you from train.sh" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("trian.py",), "file trian.py not found\n  the current folder is "),
+        (("trian.py",), "did you mean train.py?"),
+        (
+            ("train.py", "--epochs", "3"),
+            "--epochs; those of the script follow --: train.py -- --epochs",
+        ),
+        (("train.py", "--gpus", "many"), "'many' is not a number of GPUs; use for example 1 or 0.5"),
+        (("train.py", "--cpu", "2x"), "spec.tfReplicaSpecs.Worker.template.spec.containers[0].resources.requests.cpu"),
+        (("train.py", "--name", "My Job"), "metadata.name"),
+        (("train.py", "--kind", "jaxjob", "--ps", "1"), "--ps can't be used: JAXJobs have workers only"),
+        (("train.py", "--kind", "jaxjob", "--ps", "1"), "leave it out, or use --kind tfjob"),
+        (("jaxed.py", "--chief"), "the script's imports suggest a JAXJob"),
+        (("job.yaml", "--workers", "3"), "--workers: for scripts only; job.yaml is a manifest"),
+        (("job.yaml", "--", "--epochs"), "unexpected arguments after job.yaml: --epochs"),
+        (("-f", "job.yaml", "other.yaml"), "give exactly one FILE"),
+        (("folder.py",), "folder.py is a folder"),
+        ((), "give exactly one FILE"),
+    ],
+)
+def test_what_cannot_be_a_job_is_named_before_anything_starts(
+    shell: Shell, script: str, words: tuple[str, ...], said: str
+) -> None:
+    shell.file("jaxed.py", "import jax")
+    (shell.folder / "folder.py").mkdir()
+
+    ended = shell("run", *words)
+
+    assert ended.code == 2
+    assert said in ended.err
+    assert ". line" not in ended.err
+
+
+def test_an_option_file_may_be_a_script_with_arguments(shell: Shell, script: str) -> None:
+    printed = shell("run", "-f", script, "--dry-run", "-o", "json", "--", "--epochs", "3")
+
+    [job] = json.loads(printed.out)["items"]
+    assert job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["args"] == ["--epochs", "3"]
+
+
+@pytest.mark.parametrize(
+    ("imports", "kind"),
+    [
+        ("import os", "TFJob"),
+        ("import jax.numpy", "JAXJob"),
+        ("def f():\n  from mpi4py import MPI", "MPIJob"),
+        ("((", "TFJob"),
+    ],
+)
+def test_the_imports_of_a_script_suggest_the_kind_of_job(tmp_path: Path, imports: str, kind: str) -> None:
+    (tmp_path / "train.py").write_text("import model")
+    (tmp_path / "model.py").write_text(imports)
+
+    [job] = script_manifest(str(tmp_path / "train.py"), ScriptOptions(), is_shipped=False).documents
+
+    assert job["kind"] == kind
+
+
+def test_mpirun_starts_a_rank_for_each_gpu(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import horovod")
+    options = ScriptOptions(workers=2, gpus="4", args=["-x"])
+
+    [job] = script_manifest(str(tmp_path / "train.py"), options, is_shipped=False).documents
+
+    launcher = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+    assert launcher["command"][:4] == ["mpirun", "-n", "8", "python"]
+    assert launcher["args"] == ["-x"]
+    assert job["spec"]["slotsPerWorker"] == 4
+
+
+def test_for_a_cluster_the_script_travels_with_the_modules_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import model, os, package")
+    (tmp_path / "model.py").write_text("import layers\nimport train")
+    (tmp_path / "layers.py").write_text("# é")
+    (tmp_path / "unused.py").write_text("")
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").touch()
+
+    made = script_manifest(str(tmp_path / "train.py"), ScriptOptions(), is_shipped=True)
+
+    code, job = made.documents
+    assert code["data"].keys() == {"train.py", "model.py", "layers.py"}
+    template = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
+    assert template["containers"][0]["command"] == ["python", "-u", "/opt/tarragon/script/train.py"]
+    assert template["volumes"] == [{"name": "script", "configMap": {"name": code["metadata"]["name"]}}]
+    assert [*made.notes] == ["warning: train.py imports package, which only an image can bring to the cluster"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [(b"\xff", "byte 0 is not UTF-8"), (b"#" * 2**20, "are too large: 1024 KiB")]
+)
+def test_what_does_not_fit_into_a_config_map_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
+    (tmp_path / "train.py").write_bytes(content)
+
+    with pytest.raises(UnusableScript) as refused:
+        script_manifest(str(tmp_path / "train.py"), ScriptOptions(), is_shipped=True)
+    assert words in f"{refused.value.summary} {refused.value.cause}"
+
+
+def test_torch_is_run_with_a_note_about_what_it_does_not_get(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch")
+
+    made = script_manifest(str(tmp_path / "train.py"), ScriptOptions(), is_shipped=False)
+
+    assert [*made.notes] == [
+        "note: train.py runs as a TFJob, without the variables of torch.distributed: PyTorchJob is not supported yet"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("Train_MNIST v2.py", "train-mnist-v2"), ("7b.py", "job-7b"), ("__.py", "job"), (f"{'x' * 80}.py", "x" * 40)],
+)
+def test_a_jobs_name_is_made_from_the_scripts(file: str, name: str) -> None:
+    assert name_for(Path(file)) == name
+
+
+def test_manifests_and_addresses_are_no_scripts() -> None:
+    assert not any(map(is_script, ("job.yaml", "-", "https://example.com/train.py")))
+
+
+@pytest.mark.parametrize("kind", ["tfjob", "jaxjob", "mpijob"])
+def test_init_writes_a_valid_manifest_with_comments_for_every_kind(shell: Shell, script: str, kind: str) -> None:
+    written = shell("init", "--kind", kind, "--workers", "3", "--memory", "1Gi", script, "--", "--epochs", "3")
+    valid = shell("validate", "job.yaml")
+
+    assert (written.code, valid.code) == (0, 0), written.err + valid.err
+    text = (shell.folder / "job.yaml").read_text()
+    assert re.search(r'^ +command: \[.*"python", "-u", "train.py"\]$', text, re.MULTILINE)
+    assert '--epochs", "3"]' in text
+    assert len(re.findall(r"^ *# [A-Z]", text, re.MULTILINE)) >= 5
+    assert "now: tarragon run job.yaml" in written.err
+
+
+def test_init_finds_the_script_and_overwrites_nothing(shell: Shell) -> None:
+    none = shell("init")
+    shell.file("some.py", "")
+    assert shell("init").code == 0
+    again = shell("init")
+    shell.file("other.py", "")
+    several = shell("init", "-o", "-")
+    shell.file("main.py", "")
+    usual = shell("init", "-o", "-")
+
+    assert (none.code, several.code) == (2, 2)
+    assert "has no script (.py, .sh)" in none.err
+    assert "has other.py, some.py" in several.err
+    assert again.code == 1
+    assert "job.yaml already exists" in again.err
+    assert '"main.py"]' in usual.out
+    assert shell("init", "some.py", "--force").code == 0
+    assert shell("init", "some.py", "--cpu", "2x", "--force").code == 2
+
+
+def test_a_written_manifest_runs(shell: Shell, script: str) -> None:
+    shell("init", "--workers", "2", script)
+
+    ended = shell("run", "job.yaml")
+
+    assert ended.code == 0, ended.out + ended.err
+    assert "[worker-1] worker with helper [] work" in ended.out
