@@ -7,7 +7,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak check bench clip controlplane image helm helm4 kubectl promtool clean moved release
+.PHONY: help demo test soak check bench docs clip controlplane image helm helm4 kubectl promtool clean moved release
 
 PYTHON ?=
 ARGS ?=
@@ -56,6 +56,9 @@ check: $(FOR_DEVELOPMENT) ## lint, types, layers, docs, lock file, generated fil
 
 bench: $(FOR_DEVELOPMENT) ## measure what docs/benchmarks.md promises
 	@set -e; for program in bench/[a-z]*.py; do echo "== $$program"; $(BIN)/python "$$program"; done
+
+docs: $(FOR_DEVELOPMENT) ## build the documentation's site into build/site, and check its links
+	@$(BIN)/python tools/make_site.py
 
 clip: $(FOR_DEVELOPMENT) ## record the demo into docs/clip.svg
 	@export TARRAGON_HOME=$$(mktemp -d); unset MAKEFLAGS MAKELEVEL; \
