@@ -14,3 +14,9 @@ def test_the_files_beside_the_tutorial_are_those_that_it_shows(language: str, na
     shown = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
     assert shown == [(ROOT / "docs" / "tutorial" / name).read_text()]
+
+
+def test_the_how_to_about_python_shows_its_program() -> None:
+    [shown] = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "howto" / "python.md").read_text(), re.DOTALL)
+
+    assert shown in (ROOT / "docs" / "howto" / "sdk.py").read_text()
