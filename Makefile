@@ -30,7 +30,7 @@ unexport VIRTUAL_ENV
 # Nor may it keep Python from remembering what it has compiled: the tests start the command some thousand times, and
 # without that each start takes half as long again.
 unexport PYTHONDONTWRITEBYTECODE
-SYNC := $(UV) sync --locked --python .tools/bin/python --extra tensorflow --compile-bytecode
+SYNC := $(UV) sync --locked --python .tools/bin/python --extra tensorflow --group keras2 --compile-bytecode
 
 CHECKS := '$(BIN)/ruff check' '$(BIN)/ruff format --check' '$(BIN)/mypy' '$(BIN)/lint-imports --no-logo' \
 	'$(BIN)/pytest -q tests/docs --ignore=tests/docs/test_story.py' '$(UV) lock --check' \

@@ -6,6 +6,7 @@ generation, add a module with one Dialect.
 
 from __future__ import annotations
 
+import ast
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from tarragon.frameworks.image_software import ImageSoftware
 from tarragon.frameworks.log_causes import LogCause
 from tarragon.frameworks.owned_objects import OwnedContent, OwnedObject, RequiredPermission
 from tarragon.frameworks.script_job import ScriptSupport
+from tarragon.frameworks.script_needs import NeededVariable, ScriptMistake
 from tarragon.job import training_operator_status
 from tarragon.job.exit_codes import ExitCodeTable
 from tarragon.job.model import Replica, ReplicaRole, ReplicaType, TrainingJob
@@ -339,6 +341,10 @@ def _no_mistakes(_: TrainingJob, __: JobStatus) -> Iterator[Problem]:
     return iter(())
 
 
+def _no_needs(_: Sequence[ast.Module], __: Mapping[str, str]) -> Iterator[NeededVariable | ScriptMistake]:
+    return iter(())
+
+
 def _no_objects(_: JobObservation) -> Iterator[OwnedObject]:
     return iter(())
 
@@ -407,3 +413,7 @@ class Framework:
     image_software: Sequence[ImageSoftware] = ()
     """What the main containers need of the local environment that stands for their image. The first that an
     environment lacks is reported."""
+    script_needs: Callable[[Sequence[ast.Module], Mapping[str, str]], Iterator[NeededVariable | ScriptMistake]] = (
+        _no_needs
+    )
+    """What a program of these modules needs in an environment with these packages and versions."""

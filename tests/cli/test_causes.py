@@ -43,6 +43,22 @@ def remedy(line: str) -> str:
         ("AttributeError: module 'tensorflow' has no attribute 'contrib'", "has removed tf.contrib"),
         ("ModuleNotFoundError: No module named 'tensorflow.contrib'", "has removed tf.contrib"),
         ("ModuleNotFoundError: No module named 'tensorflow'", "TensorFlow is not installed in /envs/tf, which ran"),
+        (
+            "}) with an unsupported type (<class 'tensorflow.python.distribute.values.PerReplica'>) to a Tensor.",
+            "Keras 3 can't train a model under MultiWorkerMirroredStrategy",
+        ),
+        (
+            "ValueError: … you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset.",
+            "Keras 3 can't train a model under ParameterServerStrategy",
+        ),
+        ("AttributeError: module 'keras.utils' has no attribute 'experimental'", "under ParameterServerStrategy"),
+        ("ImportError: Keras cannot be imported. Check that it is installed.", "asks for Keras 2, which /envs/tf"),
+        ("AttributeError: module 'tensorflow' has no attribute 'estimator'", "estimators, which TensorFlow 2.16 has"),
+        ("AttributeError: module 'tensorflow.compat.v1' has no attribute 'estimator'", "estimators, which TensorFlow"),
+        ("AttributeError: module 'keras._tf_keras.keras' has no attribute 'estimator'", "estimators, which TensorFlow"),
+        ("ModuleNotFoundError: No module named 'tensorflow_estimator'", "estimators, which TensorFlow"),
+        ("ImportError: cannot import name 'estimator' from 'tensorflow' (/envs/tf/…)", "estimators, which TensorFlow"),
+        ("ModuleNotFoundError: No module named 'horovod'", "Horovod is not installed in /envs/tf, which ran"),
         ("ModuleNotFoundError: No module named 'sklearn.datasets'", "the module sklearn is not installed"),
         ("/envs/tf/bin/python: No module named trainer", "the module trainer is not installed"),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import venv
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 
 from tarragon.cli.jobview.leftovers import used_objects
 from tarragon.cli.manifest import local_images
-from tarragon.cli.manifest.script_imports import imported_modules
+from tarragon.cli.manifest.script_imports import imported_modules, parsed_programs
 from tarragon.cli.targets.embedded_nodes import node_settings, parse_node
 from tarragon.cli.targets.environment import (
     InstallTools,
@@ -25,9 +26,11 @@ from tarragon.cli.targets.environment import (
 )
 from tarragon.frameworks.mpi.framework import MPI
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
+from tarragon.kube.meta import JsonObject
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.kubelet.images.images import Environment, current_environment
+from tarragon.localcluster.kubelet.images.images import Environment, ImageMap, current_environment
 from tarragon.localcluster.kubelet.pod import launch
+from tests.cli.manifests import command, group, job
 
 
 @pytest.fixture
@@ -296,3 +299,88 @@ def test_the_memory_of_a_node_s_gpus_is_a_label_as_that_of_nvidia(
 )
 def test_what_installs_something_is_the_tool_that_made_the_environment(made: InstallTools, command: str) -> None:
     assert install_command(made) == command
+
+
+TEXTBOOK = """
+import tensorflow as tf
+with tf.distribute.MultiWorkerMirroredStrategy().scope():
+    model = tf.keras.Sequential()
+model.fit(data)
+"""
+
+
+def add_packages(environment: Environment, *names: str) -> None:
+    site = next(environment.folder.glob("lib/python3*/site-packages"))
+    for name in names:
+        (site / f"{name}.dist-info").mkdir()
+
+
+def tfjob(**container: object) -> JsonObject:
+    body: JsonObject = json.loads(
+        job("digits", Worker=group({**command("python", "train.py"), "image": "tf", **container}))
+    )
+    return body
+
+
+def test_a_script_that_keras_3_cannot_run_gets_keras_2(environment: Environment, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TEXTBOOK)
+    add_packages(environment, "keras-3.15.1", "tf_keras-2.21.0")
+    images = ImageMap(rules=(("tf", environment),))
+
+    needs = local_images.script_needs(tfjob(), TENSORFLOW, images, tmp_path)
+
+    assert needs.variables == {"TF_USE_LEGACY_KERAS": "1"}
+    (note,) = needs.notes
+    assert note.startswith("note: TF_USE_LEGACY_KERAS=1 is set in all replicas: Keras 3.15.1 can't train a model")
+
+
+def test_a_variable_of_the_manifest_or_of_the_image_is_left_as_it_is(environment: Environment, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TEXTBOOK)
+    add_packages(environment, "keras-3.15.1", "tf_keras-2.21.0")
+    images = ImageMap(rules=(("tf", environment),))
+    own = tfjob(env=[{"name": "TF_USE_LEGACY_KERAS", "value": "0"}])
+    of_image = ImageMap(rules=(("tf", replace(environment, env={"TF_USE_LEGACY_KERAS": "0"})),))
+
+    for body, known in ((own, images), (tfjob(), of_image)):
+        needs = local_images.script_needs(body, TENSORFLOW, known, tmp_path)
+        assert not needs.variables
+        assert not needs.notes
+
+
+def test_a_package_that_the_script_needs_can_be_installed_by_the_command_of_the_warning(
+    environment: Environment, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(TEXTBOOK)
+    add_packages(environment, "keras-3.15.1", "tensorflow_cpu-2.21.0")
+    images = ImageMap(rules=(("tf", environment),))
+
+    needs = local_images.script_needs(tfjob(), TENSORFLOW, images, tmp_path)
+
+    assert not needs.variables
+    (warning,) = needs.notes
+    assert warning.startswith("warning: Keras 3.15.1 can't train a model under MultiWorkerMirroredStrategy")
+    assert warning.endswith(f"\n  {install_command_for(environment)} --no-deps 'tf-keras==2.21.*'")
+
+
+@pytest.mark.parametrize(
+    ("command", "count"),
+    [
+        (["python", "train.py"], 3),
+        (["python", "-c", "import tensorflow"], 1),
+        (["sh", "-c", "exec python -u train.py"], 3),
+        (["python", "-m", "train"], 3),
+        (["python", "-m", "package"], 1),
+        (["python", "-m", "package.task"], 1),
+        (["python", "-m", "no.such"], 0),
+        (["sh", "-c", "ls -l && echo done"], 0),
+    ],
+)
+def test_a_program_is_its_script_and_the_modules_beside_it(tmp_path: Path, command: list[str], count: int) -> None:
+    (tmp_path / "train.py").write_text("def main():\n    import model")
+    (tmp_path / "model.py").write_text("import layers\nimport numpy")
+    (tmp_path / "layers.py").write_text("import model")
+    (tmp_path / "package").mkdir()
+    for name in ("__main__.py", "task.py"):
+        (tmp_path / "package" / name).touch()
+
+    assert len(parsed_programs(command, tmp_path)) == count

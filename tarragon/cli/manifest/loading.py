@@ -25,6 +25,7 @@ from tarragon.cli.manifest.local_images import (
     WORKDIR,
     image_map,
     missing_commands,
+    script_needs,
     software_warnings,
 )
 from tarragon.cli.manifest.local_paths import local_only_files, this_machine
@@ -214,12 +215,15 @@ def _for_this_machine(framework: Framework, job: JsonObject, decoded: DecodedJob
     images, faults = image_map(embedded_home(), changes.environments)
     if faults:
         raise TarragonError(f"{embedded_home().images} can't be used", why="\n".join(map(str, faults)))
+    needs = script_needs(job, framework, images, Path.cwd())
+    job = with_environment(job, needs.variables, framework.main_container)
     omitted = omitted_variables(job, framework.main_container, os.environ)
     return _Adapted(
         job=with_annotations_in_templates(job, kubelet_annotations(Path.cwd(), changes)),
         problems=list(missing_commands(job, decoded, images)),
         notes=[
             *software_warnings(job, framework, images, Path.cwd()),
+            *needs.notes,
             *([omission_note(omitted)] if omitted else []),
         ],
     )

@@ -8,10 +8,17 @@ from pathlib import Path
 
 from tarragon.base.errors import Problem
 from tarragon.cli.jobview.pod_templates import pod_templates
-from tarragon.cli.manifest.script_imports import imported_modules
-from tarragon.cli.targets.environment import has_software, install_command_for, misfit_program, needs_software
+from tarragon.cli.manifest.script_imports import imported_modules, parsed_programs
+from tarragon.cli.targets.environment import (
+    has_software,
+    install_command_for,
+    installed_versions,
+    misfit_program,
+    needs_software,
+)
 from tarragon.frameworks.image_software import ImageSoftware
 from tarragon.frameworks.plugin import Framework
+from tarragon.frameworks.script_needs import NeededVariable, ScriptMistake
 from tarragon.job.model import Replica
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.pod_validation import main_container
@@ -64,6 +71,8 @@ class _LocalContainer:
     environment: Environment
     command: Sequence[str]
     workdir: str
+    variables: frozenset[str]
+    """The names of those that the manifest or the image map sets."""
 
 
 def software_warnings(job: JsonObject, framework: Framework, images: ImageMap, folder: Path) -> Iterator[str]:
@@ -79,6 +88,38 @@ def software_warnings(job: JsonObject, framework: Framework, images: ImageMap, f
             yield warning
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptNeeds:
+    """What the job's scripts need of their environments: variables for all replicas, and notes about them."""
+
+    variables: Mapping[str, str]
+    notes: Sequence[str]
+
+
+def script_needs(job: JsonObject, framework: Framework, images: ImageMap, folder: Path) -> ScriptNeeds:
+    """Returns what the job's scripts need, as far as they are files of this machine.
+
+    Nothing is said of variables that the manifest or the image map sets. `folder` is where containers without a working
+    directory start.
+    """
+    variables: dict[str, str] = {}
+    notes: list[str] = []
+    for container in _main_containers(job, framework, images):
+        programs = parsed_programs(container.command, folder / container.workdir)
+        installed = installed_versions(container.environment) if programs else {}
+        for need in framework.script_needs(programs, installed):
+            match need:
+                case NeededVariable(name=name) if name not in container.variables:
+                    variables[name] = need.value
+                    notes.append(f"note: {name}={need.value} is set in all replicas: {need.reason}")
+                case ScriptMistake():
+                    remedy = need.remedy.format(install=install_command_for(container.environment))
+                    notes.append(f"warning: {need.message}\n  {remedy}")
+                case _:
+                    pass
+    return ScriptNeeds(variables=variables, notes=list(dict.fromkeys(notes)))
+
+
 def _main_containers(job: JsonObject, framework: Framework, images: ImageMap) -> Iterator[_LocalContainer]:
     for _, template in pod_templates(job):
         container = main_container(template, framework.main_container) or {}
@@ -89,6 +130,7 @@ def _main_containers(job: JsonObject, framework: Framework, images: ImageMap) ->
             environment=environment,
             command=[str(word) for word in words],
             workdir=str(container.get("workingDir") or environment.workdir),
+            variables=frozenset([*environment.env, *(str(each.get("name")) for each in container.get("env") or ())]),
         )
 
 

@@ -1,4 +1,4 @@
-"""The modules that Python scripts import, as far as the scripts are files of this machine."""
+"""The Python programs of a command, as far as they are in it or in files of this machine, and what they import."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 _SCRIPT = re.compile(r"""[^\s;|&()<>'"`$]+\.py(?=$|[\s;|&()<>'"`])""")
+_MODULE = re.compile(r"\bpython[\d.]*\s(?:[^;|&]*\s)?-m\s+(?P<name>[\w.]+)")
 _CHANGE_OF_FOLDER = re.compile(r"(?:^|[\s;|&(])(?:cd|pushd)\s")
 _LARGEST_SCRIPT = 2**20
+_MOST_FILES = 100
+"""Of one command that are read for `parsed_programs`."""
 
 
 def imported_modules(command: Sequence[str], folder: Path) -> frozenset[str]:
@@ -20,10 +24,35 @@ def imported_modules(command: Sequence[str], folder: Path) -> frozenset[str]:
     They are imported by statements at the top of a script: others may never run, or expect that the module is missing.
     A script that can't be found or read imports nothing.
     """
-    if any(map(_CHANGE_OF_FOLDER.search, command)):
-        return frozenset()
-    scripts = {folder / script for word in command for script in _scripts(word)}
+    scripts = _script_files(command, folder)
     return frozenset(module for script in scripts for module in _imports(script) if not _is_beside(script, module))
+
+
+def parsed_programs(command: Sequence[str], folder: Path) -> Sequence[ast.Module]:
+    """Returns the command's programs, those after `-c` included, and the user's own modules that they import.
+
+    What can't be found, or is not Python, is left out.
+    """
+    inline = [_parsed(text.encode(errors="replace")) for option, text in pairwise(command) if option == "-c"]
+    codes = [code_of_script(script) for script in _script_files(command, folder)]
+    files = [file for code in codes for file in (*code.files, *_files_of(code.folders))]
+    parsed = [_parsed_file(file) for file in [*dict.fromkeys(files)][:_MOST_FILES]]
+    return [tree for tree in (*inline, *parsed) if tree is not None]
+
+
+def _script_files(command: Sequence[str], folder: Path) -> Sequence[Path]:
+    """Returns the files that may be the command's scripts, and the modules that python runs with `-m`."""
+    if any(map(_CHANGE_OF_FOLDER.search, command)):
+        return ()
+    modules = [match["name"].replace(".", "/") for match in _MODULE.finditer(" ".join(command))]
+    names = [*(script for word in command for script in _scripts(word)), *(f"{module}.py" for module in modules)]
+    names += [f"{module}/__main__.py" for module in modules]
+    return [folder / name for name in dict.fromkeys(names)]
+
+
+def _files_of(folders: Sequence[Path]) -> Iterator[Path]:
+    for folder in folders:
+        yield from sorted(folder.rglob("*.py"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,13 +110,25 @@ def _modules_of(node: ast.AST) -> Iterator[str]:
 
 
 def _statements(script: Path) -> Sequence[ast.stmt]:
+    tree = _parsed_file(script)
+    return () if tree is None else tree.body
+
+
+def _parsed_file(script: Path) -> ast.Module | None:
     try:
         if not script.is_file() or script.stat().st_size > _LARGEST_SCRIPT:
-            return ()
+            return None
+        return _parsed(script.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _parsed(source: bytes) -> ast.Module | None:
+    try:
         with warnings.catch_warnings(action="ignore"):  # of the user's string literals
-            return ast.parse(script.read_bytes()).body
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def _is_beside(script: Path, module: str) -> bool:

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,11 +79,22 @@ def has_module(environment: Environment, name: str) -> bool:
         return importlib.util.find_spec(name) is not None
     if not environment.has_python or _uses_the_modules_of_the_system(environment):
         return True
-    return any(
-        (place / name).is_dir() or (place / f"{name}.py").is_file()
-        for pattern in ("lib/python3*/site-packages", "lib/python3*/dist-packages", "lib64/python3*/site-packages")
-        for place in Path(environment.folder).glob(pattern)
-    )
+    return any((place / name).is_dir() or (place / f"{name}.py").is_file() for place in _module_folders(environment))
+
+
+def installed_versions(environment: Environment) -> dict[str, str]:
+    """Returns the version of each package in the environment's site-packages, by its normalized name."""
+    found = {}
+    for place in _module_folders(environment):
+        for metadata in place.glob("*.dist-info"):
+            name, _, version = metadata.stem.partition("-")
+            found[name.lower().replace("_", "-")] = version
+    return found
+
+
+def _module_folders(environment: Environment) -> Iterator[Path]:
+    for pattern in ("lib/python3*/site-packages", "lib/python3*/dist-packages", "lib64/python3*/site-packages"):
+        yield from Path(environment.folder).glob(pattern)
 
 
 def _uses_the_modules_of_the_system(environment: Environment) -> bool:

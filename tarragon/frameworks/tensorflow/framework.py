@@ -15,6 +15,7 @@ from tarragon.frameworks.tensorflow.crd import MLKUBE_TFJOBS, TFJOBS, crd, mlkub
 from tarragon.frameworks.tensorflow.dialects import mlkube, v1
 from tarragon.frameworks.tensorflow.dialects.all_dialects import TFJOB_DIALECTS
 from tarragon.frameworks.tensorflow.fields import KIND, MAIN_CONTAINER, PORT_NAME, SpecField
+from tarragon.frameworks.tensorflow.legacy_keras import script_needs
 from tarragon.frameworks.tensorflow.log_causes import LOG_CAUSES
 from tarragon.frameworks.tensorflow.replica_list import default_server
 from tarragon.frameworks.tensorflow.replica_list.replicas import without_scaled_size
@@ -61,6 +62,7 @@ TENSORFLOW = Framework(
     scripts=SCRIPTS,
     image_software=(python_library("TensorFlow", "tensorflow", ("tensorflow", "tensorflow-cpu")),),
     log_causes=LOG_CAUSES,
+    script_needs=script_needs,
 )
 
 MLKUBE = replace(

@@ -15,7 +15,34 @@ _REMOVED_IN_TF2 = (
     "SessionRunHook|softmax_cross_entropy_with_logits_v2"
 )
 
+_USE_KERAS_2 = (
+    "use Keras 2: {install} --no-deps tf-keras, in TensorFlow's version (on a cluster, in the image), and run the job "
+    "with -e TF_USE_LEGACY_KERAS=1"
+)
+
 LOG_CAUSES: Sequence[LogCause] = (
+    LogCause(
+        r"unsupported type \(<class 'tensorflow\.python\.distribute\.values\.PerReplica'>\)",
+        "Keras 3 can't train a model under MultiWorkerMirroredStrategy",
+        _USE_KERAS_2,
+    ),
+    LogCause(
+        r"you need to pass this dataset to ClusterCoordinator\.create_per_worker_dataset"
+        r"|module 'keras\.utils' has no attribute 'experimental'",
+        "Keras 3 can't train a model under ParameterServerStrategy",
+        _USE_KERAS_2 + "; a custom training loop works with Keras 3",
+    ),
+    LogCause(
+        r"Keras cannot be imported\. Check that it is installed|No module named '?tf_keras\b",
+        "TF_USE_LEGACY_KERAS or the script asks for Keras 2, which {environment}, which ran this replica, lacks",
+        "{install} --no-deps tf-keras, in TensorFlow's version",
+    ),
+    LogCause(
+        r"module '(?:tensorflow|keras)[\w.]*' has no attribute 'estimator'"
+        r"|No module named '?tensorflow[._]estimator|cannot import name 'estimator' from 'tensorflow",
+        "the script uses estimators, which TensorFlow 2.16 has removed",
+        "rewrite it with Keras, or use an environment with TensorFlow 2.15 or older: --image-env IMAGE=FOLDER",
+    ),
     LogCause(
         rf"module 'tensorflow[\w.]*' has no attribute '(?P<name>{_REMOVED_IN_TF2})'",
         "the script is written for TensorFlow 1; TensorFlow 2 has removed {name}",
