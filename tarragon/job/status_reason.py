@@ -11,9 +11,10 @@ from tarragon.job.phase import Phase
 from tarragon.job.replica_state import PodTermination
 from tarragon.job.status import FirstFailure, JobStatus
 from tarragon.job.termination_message import telling_line
+from tarragon.job.tracebacks import LONGEST_TEXT
 
 MAX_MESSAGE_LENGTH = 1024
-_LAST_LINE = 200
+_LAST_LINE = LONGEST_TEXT
 _OUT_OF_MEMORY = "OOMKilled"
 _SIGNAL_OF_EXIT_CODE = MappingProxyType({129: "SIGHUP", 130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"})
 

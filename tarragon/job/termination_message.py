@@ -1,7 +1,8 @@
 """The line of a program's last output that says most.
 
-For most programs that is the last line. mpirun prints its errors in boxes between rules of dashes, and when a rank has
-failed, its boxes only repeat that: what the rank itself has written before is quoted instead.
+After a traceback that is the exception, and else for most programs the last line. mpirun prints its errors in boxes
+between rules of dashes, and when a rank has failed, its boxes only repeat that: what the rank itself has written before
+is quoted instead.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+from tarragon.base.number_rows import is_number_row
+from tarragon.job.tracebacks import Chain, exception_text, last_chain, statements
 
 _INVISIBLE = " \t\r\n\0"
 """What may surround a line. Open MPI 5 ends a message with a NUL."""
@@ -37,7 +41,9 @@ _CONSEQUENCES = tuple(
 """Boxes that follow from something that was said before, the most telling ones first."""
 
 _NOISE = re.compile(
-    r"^This typically refers to a problem with your application|^Please see the FAQ page for debugging"
+    # The place in a graph of TensorFlow, and Python's modules, below an error.
+    r"^\[\[\{\{node |^Extension modules: "
+    r"|^This typically refers to a problem with your application|^Please see the FAQ page for debugging"
     r"|APPLICATION TERMINATED WITH THE EXIT STRING: .*\(signal (?:6|15)\)"
     r"|^Type '\w+ --help' for usage|^\d+ total process(?:es)? killed \(some possibly by"
     r"|more process(?:es)? ha(?:s|ve) sent help message|_base_help_aggregate|^Warning: Permanently added "
@@ -46,6 +52,12 @@ _NOISE = re.compile(
 )
 """Lines outside of boxes that say nothing."""
 
+_FATAL = "Fatal Python error: "
+_NATIVE_CAUSE = re.compile(r"^what\(\): |^terminate called |Check failed: ")
+"""What C++ says before it aborts."""
+_LONGEST_MESSAGE = 20
+"""Statements that an exception's message may have. If more follow a traceback, the program has not ended with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Line:
@@ -53,6 +65,10 @@ class _Line:
 
     text: str
     number: int
+    raw: str = ""
+    """With its indentation."""
+    chain: Chain | None = None
+    """The tracebacks whose exception it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +84,20 @@ def telling_line(message: str) -> str:
     return _telling([*_visible(message.split("\n"))]).text
 
 
-def telling_excerpt(lines: Sequence[str], size: int) -> list[str]:
-    """Returns the last `size` lines that are not blank; if the telling line is further up, fewer, and those around it.
+@dataclass(frozen=True, slots=True)
+class TellingPart:
+    """The part of an output that says why its program ended: the number of its telling line, and its tracebacks."""
 
-    One more line then says how many are omitted.
-    """
-    shown = [line for line in lines if line.strip(_INVISIBLE)]
-    number = _telling([*_visible(shown)]).number
-    if number >= len(shown) - size:
-        return shown[-size:]
-    context = size // 4
-    first = shown[max(0, number - context) : number + context]
-    rest = shown[number + context :]
-    last = rest[-(size - len(first)) :]
-    omitted = len(rest) - len(last)
-    return [*first, *([f"… {omitted} more lines"] if omitted else []), *last]
+    number: int
+    length: int
+    """Of the output."""
+    chain: Chain | None
+
+
+def telling_part(lines: Sequence[str]) -> TellingPart:
+    """Finds the line that says most; its number is that of no line if there is no output."""
+    said = _telling([*_visible(lines)])
+    return TellingPart(said.number, len(lines), said.chain)
 
 
 def boxes(lines: Sequence[str]) -> list[str]:
@@ -94,13 +109,14 @@ def boxes(lines: Sequence[str]) -> list[str]:
 def _visible(lines: Sequence[str]) -> Iterator[_Line]:
     """Yields the lines as a terminal would leave them: the last state of a progress bar. Blank lines have no text."""
     for number, line in enumerate(lines):
-        yield _Line(line.strip(_INVISIBLE).rpartition("\r")[2].strip(_INVISIBLE), number)
+        shown = line.rstrip(_INVISIBLE).rpartition("\r")[2]
+        yield _Line(shown.strip(_INVISIBLE), number, shown)
 
 
 def _telling(lines: Sequence[_Line]) -> _Line:
     consequences: list[tuple[int, _Line]] = []
     for block in _blocks(lines):
-        said = _first_sentence(block.lines) if block.is_box else _last_line(block.lines)
+        said = _first_sentence(block.lines) if block.is_box else _last_words(block.lines, lines)
         if said is None:
             continue
         rank = _consequence_rank(block) if block.is_box else None
@@ -125,8 +141,34 @@ def _consequence_rank(block: _Block) -> int | None:
     return next((rank for rank, pattern in enumerate(_CONSEQUENCES) if pattern.search(text)), None)
 
 
+def _last_words(block: Sequence[_Line], lines: Sequence[_Line]) -> _Line | None:
+    return (_exception(block, [line.raw for line in lines]) or _crash(block) or _last_line(block)) if block else None
+
+
+def _exception(block: Sequence[_Line], raw: Sequence[str]) -> _Line | None:
+    """Returns the exception of the block's last traceback, unless the program has gone on and said other things."""
+    part = range(block[0].number, block[-1].number + 1)
+    chain = last_chain(raw, part)
+    if chain is None:
+        return None
+    telling, last = chain.telling, chain.tracebacks[-1]
+    if len([*statements(raw[last.exception + 1 : part.stop])]) > _LONGEST_MESSAGE:
+        return None
+    return _Line(exception_text(raw[telling.exception : telling.end]), telling.exception, chain=chain)
+
+
+def _crash(block: Sequence[_Line]) -> _Line | None:
+    """Returns what a program said that Python's fault handler saw crash: the frames that it prints say less."""
+    fatal = next((number for number, line in enumerate(block) if line.text.startswith(_FATAL)), None)
+    if fatal is None:
+        return None
+    before = next((line for line in reversed(block[:fatal]) if line.text), block[fatal])
+    return before if _NATIVE_CAUSE.search(before.text) else block[fatal]
+
+
 def _last_line(lines: Sequence[_Line]) -> _Line | None:
-    return next((line for line in reversed(lines) if line.text and not _NOISE.search(line.text)), None)
+    said = [line for line in lines if line.text and not _NOISE.search(line.text)]
+    return next((line for line in reversed(said) if not is_number_row(line.text)), said[-1] if said else None)
 
 
 def _first_sentence(box: Sequence[_Line]) -> _Line | None:

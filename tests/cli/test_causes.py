@@ -6,8 +6,8 @@ from tarragon.cli.jobview.causes import ReplicaEnd, ReplicaEnvironment, probable
 from tarragon.cli.jobview.exits import code_text, explain_exit
 from tarragon.cli.report.numbers import final_metrics
 from tarragon.frameworks.registry import FRAMEWORKS
+from tarragon.job.excerpt import telling_excerpt
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5, UP_TO_TRAINING_OPERATOR_1_4
-from tarragon.job.termination_message import telling_excerpt
 from tests.conftest import ROOT
 
 OUTPUTS = ROOT / "tests" / "data" / "mpi" / "output"

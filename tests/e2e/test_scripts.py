@@ -40,3 +40,25 @@ def test_the_textbook_script_trains_with_keras_2(user: User) -> None:
     assert ended.code == 0, ended.out + ended.err
     assert "note: TF_USE_LEGACY_KERAS=1 is set in all replicas: Keras 3" in ended.err
     assert (user.folder / "models/2.keras").is_file()
+
+
+ARRAY = """
+import numpy as np
+
+batch = np.arange(900.0).reshape(900, 1)
+raise ValueError(f"the batch {batch!r} has the shape {batch.shape}")
+"""
+
+
+def test_an_exception_is_seen_however_large_the_array_is_that_it_shows(user: User) -> None:
+    failed = runs(user, ARRAY, Worker=1)
+    why = user("why", "train").out
+
+    line = "ValueError: the batch array([[  0.],"
+    for text in (failed.out[failed.out.index("Failed  train") :], why):
+        excerpt = [each.removeprefix("  │ ") for each in text.splitlines() if each.startswith("  │ ")]
+        assert line in excerpt
+        assert f'  File "{user.folder}/train.py", line 5, in <module>' in excerpt
+        assert excerpt[-1].endswith("has the shape (900, 1)")
+        assert len(excerpt) < 10
+    assert why.splitlines()[0].endswith(f"{line} … [899.]]) has the shape (900, 1)")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tarragon.job.termination_message import telling_excerpt, telling_line
+from tarragon.job.termination_message import telling_line
 from tests.conftest import ROOT
 
 RULE = "-" * 74
@@ -37,29 +37,3 @@ def test_a_message_between_rules_is_known_by_its_first_sentence_and_any_other_by
 @pytest.mark.parametrize("name", sorted(path.stem for path in OUTPUTS.iterdir()))
 def test_what_mpirun_prints_is_known_by_what_led_to_it(name: str) -> None:
     assert telling_line((OUTPUTS / f"{name}.txt").read_text()) == EXPECTED[name]
-
-
-def test_an_excerpt_has_the_last_lines() -> None:
-    lines = [f"step {number}" for number in range(30)]
-
-    assert telling_excerpt([*lines, "", "ValueError: 5", ""], 4) == ["step 27", "step 28", "step 29", "ValueError: 5"]
-
-
-def test_an_excerpt_keeps_what_a_rank_has_said_before_the_boxes_of_mpirun() -> None:
-    said = (OUTPUTS / "openmpi4-rank-raises.txt").read_text().split("\n")
-    lines = [*(f"step {number}" for number in range(30)), *said]
-
-    found = telling_excerpt(lines, 8)
-
-    assert found[:4] == said[:4]
-    assert found[4] == "… 5 more lines"
-    assert found[5:] == [line for line in said if line][-4:]
-
-
-def test_an_excerpt_keeps_the_beginning_of_a_long_box() -> None:
-    said = (OUTPUTS / "openmpi5-too-few-slots.txt").read_text().split("\n")
-
-    found = telling_excerpt(said, 20)
-
-    assert "There are not enough slots available in the system to satisfy the 200" in found
-    assert found[-2:] == ["launch.", "-" * 74]

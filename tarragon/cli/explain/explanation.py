@@ -30,11 +30,12 @@ from tarragon.cli.output.words import age
 from tarragon.cli.targets.extras import SIMULATE, require_extra
 from tarragon.cli.targets.next_commands import command_line
 from tarragon.cli.targets.resolving import resolve_target
+from tarragon.job.excerpt import LINE_LENGTH, telling_excerpt
 from tarragon.job.model import ReplicaType, gang_name
 from tarragon.job.phase import Phase
 from tarragon.job.status import FirstFailure, JobStatus
 from tarragon.job.status_reason import reason_of
-from tarragon.job.termination_message import telling_excerpt
+from tarragon.job.tracebacks import short_line
 from tarragon.kube.codec import format_time
 from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.scheduling.api.decision import NEVER_FITS, WaitCause
@@ -208,7 +209,7 @@ def _failure(failure: FirstFailure, job: ClusterJob, environment: ReplicaEnviron
     if is_restart_forbidden(known, policy):
         yield f"  {RESTART_FORBIDDEN}"
     lines = telling_excerpt(failure.message.split("\n"), LOG_LINES)
-    yield from (f"  │ {terminal_text(line, colors=False)}" for line in lines)
+    yield from (f"  │ {terminal_text(short_line(line, LINE_LENGTH), colors=False)}" for line in lines)
     for cause in probable_causes(ReplicaEnd(lines=lines, reason=failure.reason, environment=environment)):
         yield f"  Probably: {cause.summary}"
         yield f"    {cause.remedy}"

@@ -6,11 +6,12 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tarragon.base.number_rows import extend_shortened
 from tarragon.cli.output.log_lines import LogPosition, Stamp, split_stamp
 from tarragon.job.log_rendering import render_line
 from tarragon.job.model import Replica
 
-_TAIL_LINES = 60
+_TAIL_LINES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,8 @@ class LogPositions:
 
     def _record(self, instance: ContainerRun, fresh: list[tuple[str, str]]) -> list[tuple[str, str]]:
         fresh = [(moment, part) for moment, text in fresh for part in render_line(text).split("\n")]
-        self.tails.setdefault(instance.replica, deque(maxlen=_TAIL_LINES)).extend(text for _, text in fresh)
+        tail = self.tails.setdefault(instance.replica, deque(maxlen=_TAIL_LINES))
+        extend_shortened(tail, (text for _, text in fresh))  # an array must not displace the exception that shows it
         self.line_counts[instance.replica] = self.line_counts.get(instance.replica, 0) + len(fresh)
         return fresh
 

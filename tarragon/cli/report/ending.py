@@ -13,10 +13,11 @@ from tarragon.cli.output.log_lines import terminal_text
 from tarragon.cli.output.style import STATES, Paint, uncolored
 from tarragon.cli.output.words import count, duration_text, table
 from tarragon.cli.report.numbers import final_metrics
+from tarragon.job.excerpt import LINE_LENGTH, telling_excerpt
 from tarragon.job.exit_codes import ExitCodeTable
 from tarragon.job.model import Replica, ReplicaType, RestartPolicy
 from tarragon.job.status import FirstFailure
-from tarragon.job.termination_message import telling_excerpt
+from tarragon.job.tracebacks import short_line
 
 LAST_LINES = 20
 MAX_ROWS = 16
@@ -135,7 +136,9 @@ def _about(failure: ReplicaFailure, end: FinishedJob, paint: Paint) -> Iterator[
     if is_restart_forbidden(explanation, policy):
         yield RESTART_FORBIDDEN
     raw = telling_excerpt([*(end.tails.get(failure.replica) or failure.message.split("\n"))], LAST_LINES)
-    yield from (f"  {paint('│', 'dim')} {terminal_text(line, colors=paint is not uncolored)}" for line in raw)
+    for line in raw:
+        shown = terminal_text(short_line(line, LINE_LENGTH), colors=paint is not uncolored)
+        yield f"  {paint('│', 'dim')} {shown}"
     tail = [terminal_text(line, colors=False) for line in raw]
     replica_end = ReplicaEnd(
         lines=tail,

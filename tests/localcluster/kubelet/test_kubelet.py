@@ -270,6 +270,17 @@ async def test_the_termination_message_of_a_failed_container_may_be_its_log(worl
     assert message == "".join(f"{number}\n" for number in range(21, 101))
 
 
+async def test_an_array_does_not_displace_the_exception_from_the_termination_message(world: World) -> None:
+    world.start_kubelet()
+    fields = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    script = 'echo ValueError: of; for row in $(seq 1 900); do echo "[$row.0],"; done; exit 1'
+    await world.run(script, restartPolicy="Never", container=fields)
+
+    message = terminated(await world.phase("Failed"))["message"]
+
+    assert message == "ValueError: of\n[1.0],\n[2.0],\n… 898 more rows of numbers\n"
+
+
 async def test_a_pod_is_ended_after_its_active_deadline(world: World) -> None:
     clock = FakeClock()
     world.start_kubelet(clock)

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from tarragon.base.clock import Clock
+from tarragon.base.number_rows import shortened
 
 POLL_SECONDS = 0.1
 """How often a followed log is read for more."""
 _CHUNK = 256 * 1024
+_LINES_READ = 2000
+"""Of a log's end, for a termination message: more than numpy and TensorFlow print of an array."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +101,15 @@ async def follow(log: Path, wanted: LogSelection, has_ended: Callable[[], bool],
 
 
 def log_tail(log: Path, lines: int = 80, size: int = 2048) -> str:
-    """The end of the output, for a termination message."""
-    output = b"".join(read(log, LogSelection(tail=lines)))
-    return output[-size:].decode(errors="replace")
+    """The end of the output, for a termination message.
+
+    Kubernetes takes the last 80 lines and 2 KiB. As these would often be an array that an exception shows, and not the
+    exception, rows of numbers are shortened first.
+    """
+    output = b"".join(read(log, LogSelection(tail=_LINES_READ))).decode(errors="replace")
+    body, end = output.removesuffix("\n"), "\n" * output.endswith("\n")
+    text = "\n".join(shortened(body.split("\n"))[-lines:]) + end
+    return text.encode()[-size:].decode(errors="replace")
 
 
 class _Reader:
