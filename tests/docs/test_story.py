@@ -15,8 +15,9 @@ from tests.docs.markdown import ROOT
 from tests.docs.shell import Shell
 
 PAGES = tuple(page for page in (ROOT / "README.md", ROOT / "docs" / "tutorial.md") if page.is_file() and story_of(page))
+_NEEDS = {"mpi.md": [pytest.mark.mpi], "scripts.md": [pytest.mark.tensorflow]}
 HOW_TO = tuple(
-    pytest.param(page, marks=[pytest.mark.mpi] if page.name == "mpi.md" else [], id=page.name)
+    pytest.param(page, marks=_NEEDS.get(page.name, ()), id=page.name)
     for page in sorted((ROOT / "docs" / "howto").glob("*.md"))
 )
 _CLONE = re.compile(r"git clone (\S+)")
