@@ -64,6 +64,40 @@ def test_keras_trains_on_parameter_servers(user: User) -> None:
     assert "[chief-0] 5/5 - " in ended.out
 
 
+TENSORFLOW_1 = """
+import json, os, time
+import tensorflow.compat.v1 as tf
+
+tf.disable_v2_behavior()
+config = json.loads(os.environ["TF_CONFIG"])
+cluster, role, index = tf.train.ClusterSpec(config["cluster"]), config["task"]["type"], config["task"]["index"]
+server = tf.train.Server(cluster, job_name=role, task_index=index)
+if role == "ps":
+    server.join()
+with tf.device(tf.train.replica_device_setter(worker_device=f"/job:worker/task:{index}", cluster=cluster)):
+    step = tf.train.get_or_create_global_step()
+    weights = tf.get_variable("weights", [4, 1])
+    loss = tf.reduce_mean((tf.matmul(tf.random.uniform([8, 4]), weights) - 1) ** 2)
+    train = tf.train.GradientDescentOptimizer(0.1).minimize(loss, global_step=step)
+while index > 0 and not os.path.exists("trained"):
+    time.sleep(0.1)
+hooks = [tf.train.StopAtStepHook(last_step=9)]
+with tf.train.MonitoredTrainingSession(server.target, is_chief=index == 0, hooks=hooks) as session:
+    while not session.should_stop():
+        session.run(train)
+open("trained", "w").close()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_a_worker_of_tensorflow_1_that_comes_too_late_does_not_hold_up_the_job(user: User) -> None:
+    ended = runs(user, TENSORFLOW_1, "--workers", "2", "--ps", "1")
+
+    assert ended.code == 0, ended.out + ended.err
+    assert (user.folder / "trained").exists()
+
+
 @pytest.mark.slow
 @pytest.mark.tensorflow
 def test_without_keras_2_the_failure_says_what_helps(user: User) -> None:

@@ -21,8 +21,10 @@ IMAGE = "tensorflow/tensorflow:2.21.0"
 
 
 def manifest(job: ScriptJob) -> JsonObject:
-    # By default worker 0 alone decides, and the others would be ended in their last steps.
-    policy = {"successPolicy": "AllWorkers"} if job.workers > 1 and not job.has_chief else {}
+    # By default worker 0 alone decides, and the others would be ended in their last steps. With parameter servers but
+    # no chief that is right: a session of TensorFlow 1 that opens after worker 0 has ended never gets ready.
+    is_shared = job.workers > 1 and not job.has_chief and not job.parameter_servers
+    policy = {"successPolicy": "AllWorkers"} if is_shared else {}
     return {
         "apiVersion": f"{GROUP}/v1",
         "kind": KIND,
