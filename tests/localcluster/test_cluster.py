@@ -10,7 +10,7 @@ import pytest
 from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.client.port import ALL_OBJECTS, Client
-from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
+from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, PODS, SERVICE_ACCOUNTS, Pod
 from tarragon.kube.meta import Key
 from tarragon.localcluster.daemon.cluster import BackgroundCoroutine, LocalCluster, LocalClusterSettings
 from tarragon.localcluster.home.home import Home
@@ -102,3 +102,21 @@ async def test_a_home_that_cannot_be_written_is_told_in_words(tmp_path: Path) ->
 
     with pytest.raises(TarragonError, match="can't keep the cluster's state"):
         await LocalCluster.start(settings, CLOCK)
+
+
+async def test_pods_that_are_left_over_do_not_keep_a_cluster_busy(tmp_path: Path) -> None:
+    async def is_left_over(_: Client, pod: Pod) -> bool:
+        return pod.metadata.name == "left"
+
+    async def created(cluster: LocalCluster, name: str) -> None:
+        spec = {"containers": [{"name": "m", "image": "i"}]}
+        await cluster.client.create(PODS, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+
+    settings = LocalClusterSettings(home=in_home(tmp_path).home, left_over=is_left_over)
+    async with running(settings) as cluster:
+        await created(cluster, "left")
+        was_busy = await cluster.is_busy()
+        await created(cluster, "wanted")
+
+        assert not was_busy
+        assert await cluster.is_busy()

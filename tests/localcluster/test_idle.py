@@ -14,7 +14,7 @@ class Quiet:
         self.busy = False
         self.asked = 0.0
 
-    def is_busy(self) -> bool:
+    async def is_busy(self) -> bool:
         return self.busy
 
     def last_request(self) -> float:

@@ -26,6 +26,7 @@ from tarragon.cli.targets.resolving import require_local
 if TYPE_CHECKING:
     from tarragon.base.clock import Clock
     from tarragon.client.port import Client
+    from tarragon.kube.core import Pod
     from tarragon.localcluster.home.home import Home
     from tarragon.localcluster.home.lock import ServerInfo
     from tarragon.operator.manager.operator import OperatorOptions
@@ -89,6 +90,7 @@ def command(
         nodes=node_settings(nodes, embedded_home()),
         port=port,
         idle_seconds=IDLE_SECONDS if background else None,
+        left_over=_is_left_over,
         kubeconfig=kubeconfig,
         prepare=prepare_without_operator if without_operator else prepare_embedded,
     )
@@ -100,6 +102,13 @@ def command(
     companions = [] if without_operator else [partial(_run_operator, clock=clock, load=load)]
     process_environment.configure_logging(settings, "json" if background else "text")
     asyncio.run(serve(wanted, clock, companions, partial(_ready, kubeconfig or embedded_home().kubeconfig)))
+
+
+async def _is_left_over(cluster: Client, pod: Pod) -> bool:
+    """Imports what reads jobs only here, long after the start, which it would delay."""
+    from tarragon.cli.jobview.outlived_jobs import outlives_its_job
+
+    return await outlives_its_job(cluster, pod)
 
 
 @contextmanager

@@ -18,8 +18,8 @@ import structlog
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.client.port import Client, Selector
+from tarragon.kube.core import PODS, Pod
 from tarragon.kube.meta import Key
-from tarragon.localcluster.api.requests import ListOptions
 from tarragon.localcluster.apiserver.apiserver import ApiServer, ServerConfig
 from tarragon.localcluster.auth.keys import SigningKey
 from tarragon.localcluster.auth.pod_accounts import PodTokens, ServiceAccountAdmission
@@ -55,6 +55,8 @@ from tarragon.localcluster.services.endpoints import EndpointsController
 from tarragon.localcluster.services.kubernetes_service import KubernetesServiceController
 from tarragon.localcluster.services.proxy import ServiceProxy
 
+PodPredicate = Callable[[Client, Pod], Coroutine[Any, Any, bool]]
+
 BackgroundCoroutine = Callable[[Client], Coroutine[Any, Any, None]]
 """A coroutine that runs in the cluster's process with an in-process client. A companion never ends."""
 
@@ -65,19 +67,26 @@ _EXTRA_SECONDS = 30.0
 log = structlog.get_logger(__name__)
 
 
+async def not_left_over(_: Client, __: Pod) -> bool:
+    """Every unfinished pod is wanted."""
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalClusterSettings:
     """The settings of a cluster. Without `nodes` it is an API in which no pod runs.
 
     With `port` None the server takes the port it had before, or a free one. It stops after `idle_seconds` without an
-    unfinished pod or a request; None means never. `kubeconfig` is an additional file to write. `prepare` runs before
-    the server is announced to clients, and installs the CRDs that they need.
+    unfinished pod or a request; None means never. Pods that are `left_over` do not count, and are stopped with it.
+    `kubeconfig` is an additional file to write. `prepare` runs before the server is announced to clients, and installs
+    the CRDs that they need.
     """
 
     home: Home
     nodes: Sequence[NodeSettings] = ()
     port: int | None = None
     idle_seconds: float | None = None
+    left_over: PodPredicate = not_left_over
     kubeconfig: Path | None = None
     prepare: BackgroundCoroutine | None = None
 
@@ -168,11 +177,14 @@ class LocalCluster:
     def url(self) -> str:
         return self._server.url
 
-    def is_busy(self) -> bool:
-        """Whether a pod is unfinished or a client reads a stream."""
-        options = ListOptions(fields=_UNFINISHED.field_selector, limit=1)
-        pods = self._api.list(self._api.target(("", "v1", "pods")), options)
-        return bool(pods.items) or self._server.open_streams > 0
+    async def is_busy(self) -> bool:
+        """Whether a pod is unfinished that is not left over, or a client reads a stream."""
+        if self._server.open_streams > 0:
+            return True
+        for pod in (await self._client.list(PODS, _UNFINISHED)).items:
+            if not await self._settings.left_over(self._client, pod):
+                return True
+        return False
 
     def last_request(self) -> float:
         return self._server.last_request

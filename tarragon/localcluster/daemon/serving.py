@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 class Activity(Protocol):
     """The activity of a cluster, which is polled."""
 
-    def is_busy(self) -> bool:
+    async def is_busy(self) -> bool:
         """Whether a pod runs, a client reads a stream, or a cron job is scheduled at this moment."""
         ...
 
@@ -52,7 +52,7 @@ async def serve(
     ready: Callable[[ServerInfo], None] = lambda _: None,
 ) -> None:
     """Serve until a signal or the idle timeout. SIGTERM, SIGINT and SIGHUP leave the pods running, STOP_PODS_SIGNAL
-    stops them.
+    and the idle timeout stop them.
 
     `ready` is called once clients can connect. Raises TarragonError if the home is in use or can't be used, the store
     can't be opened, or the port is taken.
@@ -128,6 +128,9 @@ async def _until_the_end(
             await cluster.stop_pods()
     else:
         log.info("stopping after the idle timeout", seconds=settings.idle_seconds)
+        settings.home.server.unlink(missing_ok=True)
+        if not await cluster.is_busy():  # a client may have come since
+            await cluster.stop_pods()
 
 
 async def until_idle(activity: Activity, clock: Clock, seconds: float) -> None:
@@ -136,7 +139,7 @@ async def until_idle(activity: Activity, clock: Clock, seconds: float) -> None:
     while clock.monotonic() - idle_since < seconds:
         await clock.sleep(seconds / _IDLE_CHECKS)
         idle_since = max(idle_since, activity.last_request())
-        if activity.is_busy():
+        if await activity.is_busy():
             idle_since = clock.monotonic()
 
 
