@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from enum import Enum, StrEnum, auto
 from typing import NewType
 
 from tarragon.kube.meta import JsonObject, Key, OwnerIdentity, group_of
@@ -62,6 +62,16 @@ class Decides(Enum):
     """Only in a job without a chief. With SuccessPolicy.ALL_WORKERS, all replicas of the type decide."""
 
 
+class EndsAfterJob(Enum):
+    """When the program of a replica ends by itself, once the replicas that decide have given the job its result."""
+
+    SOON = auto()
+    AFTER_LAST_CHECKPOINT = auto()
+    """It has still to work on what the job wrote last, as an evaluator does."""
+    NEVER = auto()
+    """It serves the others until it is ended, as a parameter server does."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaRole:
     """What a framework states about one of its replica types."""
@@ -76,6 +86,7 @@ class ReplicaRole:
     for them. It manages by itself in an elastic job, whose replicas of that type come and go."""
     is_kept_for_logs: bool = False
     """Whether the pods of a finished job stay, whatever its cleanPodPolicy, because their logs are those of the job."""
+    ends_after_job: EndsAfterJob = EndsAfterJob.SOON
 
 
 class RestartPolicy(StrEnum):

@@ -201,7 +201,7 @@ def test_describe_still_knows_the_replicas_that_were_cleaned_up_with_their_job(s
 def test_describe_says_what_goes_on_after_the_end_and_how_it_is_ended(shell: Shell) -> None:
     training = json.loads(job("digits", PS=group(python(UP)), Worker=group(python(ONCE_UP))))
     training["spec"]["runPolicy"] = {"cleanPodPolicy": "None"}
-    shell("run", shell.file("job.yaml", json.dumps(training)))
+    shell("run", shell.file("job.yaml", json.dumps(training)), "--keep-pods")
 
     output = shell("describe", "digits").out
 
@@ -329,7 +329,7 @@ def test_up_serves_in_the_foreground_until_it_is_asked_to_end(shell: Shell) -> N
     assert (shell.folder / "here.json").exists()
     assert second.code == 1
     assert "Error: a local cluster is already running in" in second.err
-    assert too_large.code == 1
+    assert too_large.code == 105
     assert "3 cpu" in too_large.err
     assert "[worker-0] hello" in fits.out
     assert ended.code == 0

@@ -504,6 +504,8 @@ class Gone:
 class Here:
     """A cluster whose connection never breaks."""
 
+    is_local = False
+
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
 

@@ -121,15 +121,15 @@ def test_a_gpu_where_there_is_none_is_said_at_once_and_can_be_done_without(shell
     name = shell.file("job.yaml", worker("digits", "print('trained')", resources=wants))
 
     refused = shell("run", name)
-    why = shell("why", "digits")
+    left = shell("list", "-o", "name")
     without = shell("run", name, "--cpu-only")
 
-    assert refused.code == 1
+    assert refused.code == 105
     assert "Error: tfjob/digits can never start here: " in refused.err
     assert "nvidia.com/gpu" in refused.err
     assert "`tarragon run FILE --cpu-only`" in refused.err
-    assert "delete digits" in refused.err
-    assert "`tarragon run FILE --cpu-only`" in why.out
+    assert "The job is deleted" in refused.err
+    assert left.out == ""
     assert without.code == 0
     assert "--cpu-only: removed 1 GPU request" in without.err
     assert "[worker-0] trained" in without.out
@@ -140,9 +140,25 @@ def test_more_memory_than_there_is_can_never_be_had(shell: Shell) -> None:
 
     ended = shell("run", shell.file("job.yaml", worker("digits", "print(1)", resources=wants)))
 
-    assert ended.code == 1
+    assert ended.code == 105
     assert "memory" in ended.err
-    assert "--cpu-only" not in ended.err + shell("why", "digits").out
+    assert "--cpu-only" not in ended.err
+
+
+def test_a_job_that_was_submitted_waits_even_if_it_can_never_start_here(shell: Shell) -> None:
+    wants = {"limits": {"nvidia.com/gpu": 1}}
+    name = shell.file("job.yaml", worker("digits", "print('trained')", resources=wants))
+
+    submitted = shell("submit", name)
+    followed = shell("submit", name, "--logs")
+    waited = shell("wait", "digits")
+    why = shell("why", "digits")
+
+    assert (submitted.code, followed.code, waited.code) == (0, 105, 105)
+    for output in (followed.err, waited.err):
+        assert "Error: tfjob/digits can never start here: " in output
+        assert "delete digits" in output
+    assert "`tarragon run FILE --cpu-only`" in why.out
 
 
 def test_a_job_that_takes_too_long_goes_on_without_us(shell: Shell) -> None:
@@ -393,15 +409,62 @@ def test_a_job_that_somebody_deletes_while_it_is_followed(shell: Shell) -> None:
     assert "tfjob/digits was deleted, its logs are kept." in ended.err
 
 
-def test_replicas_that_outlive_their_job_are_named(shell: Shell) -> None:
-    up = command("sh", "-c", "touch up; exec sleep 600")
-    once_up = command("sh", "-c", "until [ -e up ]; do sleep 0.02; done; echo done")
-    training = job("digits", PS=group(up), Worker=group(once_up))
+UP = command("sh", "-c", "touch up; trap 'echo ended > down; exit' TERM; while :; do sleep 0.05; done")
+ONCE_UP = command("sh", "-c", "until [ -e up ]; do sleep 0.02; done; echo done")
 
-    ended = shell("run", shell.file("job.yaml", training))
+
+def test_replicas_that_outlive_their_job_are_ended(shell: Shell) -> None:
+    ended = shell("run", shell.file("job.yaml", job("digits", PS=group(UP), Worker=group(ONCE_UP))))
 
     assert ended.code == 0
-    assert "ps-0 still runs, because cleanPodPolicy is None; delete the job to end them." in ended.err
+    assert "Ended ps-0, which still ran; --keep-pods keeps such replicas." in ended.err
+    assert (shell.folder / "down").exists()
+    assert shell("logs", "digits", "--replica", "worker-0").out == "[worker-0] done\n"
+
+
+def test_replicas_of_a_failed_job_are_ended_too(shell: Shell) -> None:
+    crash = command("sh", "-c", "until [ -e up ]; do sleep 0.02; done; exit 3")
+
+    ended = shell("run", shell.file("job.yaml", job("digits", Chief=group(crash), Worker=group(UP))))
+
+    assert ended.code == 100
+    assert re.search(r"^worker-0   Stopped ", ended.out, re.MULTILINE)
+    assert "Ended worker-0, which still ran" in ended.err
+
+
+def test_a_replica_that_is_about_to_end_is_not_ended(shell: Shell) -> None:
+    after_the_chief = command("sh", "-c", "until [ -e trained ]; do sleep 0.02; done; sleep 1; echo evaluated")
+    chief = command("sh", "-c", "echo trained; touch trained")
+
+    ended = shell("run", shell.file("job.yaml", job("digits", Chief=group(chief), Evaluator=group(after_the_chief))))
+
+    assert ended.code == 0
+    assert "[evaluator-0] evaluated" in ended.out
+    assert "Ended" not in ended.err
+
+
+def test_with_keep_pods_replicas_that_outlive_their_job_are_named(shell: Shell) -> None:
+    training = job("digits", PS=group(UP), Worker=group(ONCE_UP))
+
+    ended = shell("run", shell.file("job.yaml", training), "--keep-pods")
+
+    assert ended.code == 0
+    assert re.search(
+        r"^ps-0 still runs, .*cleanPodPolicy is None; `.* delete digits` ends it\.$", ended.err, re.MULTILINE
+    )
+    assert not (shell.folder / "down").exists()
+
+
+def test_ctrl_c_after_the_result_does_not_wait_for_the_rest(shell: Shell) -> None:
+    forever = command("sh", "-c", "touch up; exec sleep 600")
+    going = shell.start("run", shell.file("job.yaml", job("digits", Chief=group(ONCE_UP), Evaluator=group(forever))))
+    going.until_err("Waiting up to ")
+    going.signal(signal.SIGINT)
+    ended = going.ended()
+
+    assert ended.code == 0
+    assert "Ended evaluator-0, which still ran" in ended.err
+    assert shell("get", "digits").out.splitlines()[1].split()[1] == "Succeeded"
 
 
 @pytest.mark.parametrize(("columns", "lines"), SIZES)

@@ -13,5 +13,12 @@ def test_every_exit_code_of_the_code_stands_on_the_page() -> None:
     page = (ROOT / "docs" / "cli.md").read_text()
     codes = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
 
-    known = {exit_code.SUCCEEDED, exit_code.FAILED, exit_code.UNFINISHED, exit_code.DELETED, exit_code.EVICTED}
+    known = {
+        exit_code.SUCCEEDED,
+        exit_code.FAILED,
+        exit_code.UNFINISHED,
+        exit_code.DELETED,
+        exit_code.EVICTED,
+        exit_code.NEVER_FITS,
+    }
     assert codes == known | {1, 2, error_output.CRASHED, 102, 130, command_tree.BROKEN_PIPE}

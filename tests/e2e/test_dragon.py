@@ -88,7 +88,7 @@ def test_where_not_even_the_smallest_of_it_fits_it_says_so(user: User) -> None:
     with cluster_of(user, "name=laptop,cpu=20,memory=15Gi"):
         ended = user.run(str(DRAGON))
 
-    assert ended.code == 1
+    assert ended.code == 105
     assert "Error: tfjob/job1 can never start here: " in ended.err
     assert "memory" in ended.err
 

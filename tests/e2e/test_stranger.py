@@ -73,11 +73,12 @@ def test_a_field_that_is_misspelt_never_becomes_a_job(stranger: User) -> None:
 
 
 def test_a_job_that_can_never_fit_says_so_at_once_and_that_waiting_does_not_help(stranger: User) -> None:
-    failed = stranger.run(
-        stranger.file("huge.json", worker("huge", "pass", resources={"limits": {"nvidia.com/gpu": 64}}))
-    )
+    huge = stranger.file("huge.json", worker("huge", "pass", resources={"limits": {"nvidia.com/gpu": 64}}))
+    failed = stranger.run(huge)
+    stranger("submit", huge)
+    waited = stranger("wait", "huge")
 
-    assert failed.code != 0
+    assert (failed.code, waited.code) == (105, 105)
     assert "tfjob/huge can never start here" in failed.err
     assert "waiting does not help" in stranger("why", "huge").out
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli.jobs.running import run_attached, submit_job
+from tarragon.cli.jobs.running import RunOptions, run_attached, submit_job
 from tarragon.cli.manifest.dry_run_options import dry_run_options, print_dry_run, require_dry_run
 from tarragon.cli.manifest.file_command import FileCommand, file_input
 from tarragon.cli.manifest.loading import load
@@ -25,6 +25,9 @@ from tarragon.cli.targets.resolving import resolve_target
 @click.option(
     "--timeout", "limit", type=duration, metavar="DURATION", help="stop following after this long: 90, 5m, 2h"
 )
+@click.option(
+    "--keep-pods", "keeps_pods", is_flag=True, help="on this machine: leave replicas running that outlive the job"
+)
 @dry_run_options
 @click.pass_context
 def command(
@@ -34,6 +37,7 @@ def command(
     option: str | None,
     detach: bool,
     limit: float | None,
+    keeps_pods: bool,
     dry_run: str | None,
     form: str | None,
 ) -> int:
@@ -43,10 +47,12 @@ def command(
     --dry-run it prints that job. On a cluster, the script and the modules beside it travel in a ConfigMap.
 
     \b
-    On this machine Ctrl-C stops the job, and a second Ctrl-C kills it. On a
+    On this machine Ctrl-C stops the job, and a second Ctrl-C kills it; when the job
+    has its result, replicas that do not end by themselves are ended. On a
     cluster the job continues, as it does after SIGTERM and SIGHUP (a closed terminal).
     Exit codes: 0 succeeded, 1 error, 2 invalid FILE, 100 failed,
     101 timed out, or detached by Ctrl-C, 103 deleted or suspended, 104 evicted,
+    105 can never start on this machine,
     130 killed by a second Ctrl-C, 141 output closed (run | head),
     143 or 129 ended by SIGTERM or SIGHUP
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
@@ -59,7 +65,10 @@ def command(
         print_dry_run(where, [loaded], dry_run, form)
         return 0
     if not detach:
-        return asyncio.run(run_attached(where, settings.terminal(), loaded, limit))
+        wanted = RunOptions(
+            limit=limit, ends_pods=where.is_local and not keeps_pods, deletes_unplaceable=where.is_local
+        )
+        return asyncio.run(run_attached(where, settings.terminal(), loaded, wanted))
     job = asyncio.run(submit_job(where, loaded, SystemClock(), is_once=True))
     click.echo(job.name)
     click.echo("\n".join(next_commands(where.command_prefix, job.command_key, WHILE_RUNNING)), err=True)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli.jobs.running import run_attached, submit_job
+from tarragon.cli.jobs.running import RunOptions, run_attached, submit_job
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.manifest.dry_run_options import dry_run_options, print_dry_run, require_dry_run
 from tarragon.cli.manifest.file_command import FileCommand, file_input
@@ -81,7 +81,7 @@ def command(
     confirm_large_jobs(target, loaded, confirm_above, is_agreed=yes)
     clock = SystemClock()
     if reads:
-        return asyncio.run(run_attached(target, settings.terminal(), loaded[0], limit, is_once=True))
+        return asyncio.run(run_attached(target, settings.terminal(), loaded[0], RunOptions(limit=limit, is_once=True)))
     jobs = [asyncio.run(submit_job(target, each, clock, is_once=True)) for each in loaded]
     for job in jobs:
         click.echo(job.name)

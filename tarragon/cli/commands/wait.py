@@ -43,6 +43,7 @@ def command(settings: GlobalOptions, name: str, states: Sequence[str], limit: fl
     Exit codes: 0 succeeded, or reached a state of --for; 100 failed,
     101 timed out, interrupted by Ctrl-C, or ended without reaching that state;
     102 not found, 103 deleted or suspended, 104 evicted,
+    105 can never start on this machine,
     143 or 129 ended by SIGTERM or SIGHUP
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     import asyncio

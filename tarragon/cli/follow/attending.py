@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Sequence
 from enum import Enum, auto
 
 from tarragon.base.clock import Clock
+from tarragon.cli.follow.never_fits import NeverFitsWatch
 from tarragon.cli.follow.progress_output import OutputStreams, progress_output_for
+from tarragon.cli.follow.remaining_pods import RemainingPods
 from tarragon.cli.jobview.follower import JobFollower
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.log_book import ContainerRun
@@ -22,12 +25,9 @@ from tarragon.cli.targets.pod_logs import unreadable_text
 from tarragon.cli.targets.stored_logs import log_size, raw_lines, runs_of_job
 from tarragon.client.errors import ApiError
 from tarragon.job.model import Replica
-from tarragon.scheduling.api.decision import NEVER_FITS
 
 REDRAW_PERIOD = 0.1
 """Seconds between two redraws: fast enough to look live, slow enough to use little CPU."""
-NEVER_FITS_AFTER = 0.8
-"""Seconds for which a job must be impossible to start: a new cluster may not have registered its nodes yet."""
 
 
 MAX_CATCH_UP_BYTES = 2**20
@@ -45,6 +45,7 @@ class FollowEnd(Enum):
     KILLED = auto()
     TIMED_OUT = auto()
     NEVER_FITS = auto()
+    NEVER_FITS_AND_DELETED = auto()
     PIPE_CLOSED = auto()
 
 
@@ -61,11 +62,16 @@ class FollowSession:
         self.streamer.on_unreadable(self._unread)
         self._reported: set[str] = set()
         self.follower = JobFollower(job, clock, self._progressed, self.streamer)
+        self.remaining: RemainingPods | None = None
         self.seconds = 0.0
         """Seconds to the job's end. The object's own timestamps have whole seconds only."""
         self._began = clock.monotonic()
-        self._stuck: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._giving_up: asyncio.Task[None] | None = None
+        self._never_fits = NeverFitsWatch(where, clock)
+
+    def end_remaining_pods(self) -> None:
+        """Once the job is finished, ends the replicas that still run."""
+        self.remaining = RemainingPods(self._clock, self._output.show_note)
+        self.follower.after_end = self.remaining.end
 
     async def run(self, limit: float | None) -> FollowEnd:
         """Follows the job for at most `limit` seconds. When it returns, the screen is no longer redrawn."""
@@ -79,9 +85,11 @@ class FollowSession:
             ticking = asyncio.create_task(self._tick())
             following = asyncio.create_task(self.target.follow(self.follower, self._clock, self._output.show_note))
             try:
-                wanted = (following, ticking, signals.first_interrupt, signals.terminated, self._stuck)
+                wanted = (following, ticking, signals.first_interrupt, signals.terminated, self._never_fits.noticed)
                 await asyncio.wait(wanted, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-                if signals.first_interrupt.done() and not following.done():
+                if self.remaining is not None and self.follower.progress.is_final:
+                    await self._until_followed(self.remaining, (following, ticking, signals.terminated), signals)
+                elif signals.first_interrupt.done() and not following.done():
                     # On a shared cluster the job continues without this terminal, and others may rely on it.
                     return await self._stop(following, signals) if self.target.is_local else FollowEnd.DETACHED
                 if any(task.done() and is_lost_terminal(task.exception()) for task in (ticking, following)):
@@ -91,17 +99,30 @@ class FollowSession:
                     return FollowEnd.HUNG_UP if signals.terminated.result() == signal.SIGHUP else FollowEnd.TERMINATED
                 return self._outcome(following, ticking)
             finally:
-                tasks = [ticking, following, *([self._giving_up] if self._giving_up is not None else [])]
-                for task in tasks:
+                for task in (ticking, following):
                     task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await asyncio.gather(ticking, following, return_exceptions=True)
+                await self._never_fits.close()
+
+    async def _until_followed(
+        self,
+        remaining: RemainingPods,
+        ends: Sequence[asyncio.Future[None] | asyncio.Future[int]],
+        signals: SignalHandler,
+    ) -> None:
+        """The job has its result, which neither the time limit nor a Ctrl-C changes: that only ends the rest sooner."""
+        for pressed in (signals.first_interrupt, signals.second_interrupt):
+            await asyncio.wait((*ends, pressed), return_when=asyncio.FIRST_COMPLETED)
+            if pressed.done():
+                remaining.interrupt()
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
 
     def _outcome(self, following: asyncio.Task[None], ticking: asyncio.Task[None]) -> FollowEnd:
         """Returns why following ended. Raises the error of a failed task."""
         if ticking.done():
             ticking.result()
         if not following.done():
-            return FollowEnd.NEVER_FITS if self._stuck.done() else FollowEnd.TIMED_OUT
+            return FollowEnd.NEVER_FITS if self._never_fits.noticed.done() else FollowEnd.TIMED_OUT
         if isinstance(following.exception(), BrokenPipeError):
             # `tarragon run FILE | head`: the reader of the logs has closed the pipe.
             return FollowEnd.PIPE_CLOSED
@@ -149,13 +170,7 @@ class FollowSession:
         self._output.show_progress(progress)
         if progress.is_final and not self.seconds:
             self.seconds = self._clock.monotonic() - self._began
-        # A cluster may get more nodes; this machine can't.
-        never_fits = self.target.is_local and progress.wait is not None and progress.wait.code == NEVER_FITS
-        if never_fits and self._giving_up is None:
-            self._giving_up = asyncio.create_task(self._give_up())
-        elif not never_fits and self._giving_up is not None:
-            self._giving_up.cancel()
-            self._giving_up = None
+        self._never_fits.progressed(progress)
 
     def _unread(self, replica: Replica, error: ApiError) -> None:
         """Prints each reason once per replica. On this machine the log is read from the disk instead."""
@@ -163,8 +178,3 @@ class FollowSession:
         if not self.target.is_local and words not in self._reported:
             self._reported.add(words)
             self._output.show_note(words)
-
-    async def _give_up(self) -> None:
-        await self._clock.sleep(NEVER_FITS_AFTER)
-        if not self._stuck.done():
-            self._stuck.set_result(None)

@@ -11,8 +11,9 @@ import click
 
 from tarragon.base.clock import Clock
 from tarragon.cli.follow.changes import stall_reason
+from tarragon.cli.follow.never_fits import NeverFitsWatch, never_fits_message
 from tarragon.cli.follow.progress_output import LineOutput, OutputStreams
-from tarragon.cli.jobview.exit_code import UNFINISHED, exit_code
+from tarragon.cli.jobview.exit_code import NEVER_FITS, UNFINISHED, exit_code
 from tarragon.cli.jobview.follower import JobFollower
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.progress import RUNNING, Progress
@@ -20,6 +21,7 @@ from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.output.interrupts import SIGNAL_EXIT_BASE, SignalHandler, handled_signals
 from tarragon.cli.output.terminal import Terminal
 from tarragon.cli.output.words import duration_text
+from tarragon.cli.targets.next_commands import command_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +52,13 @@ async def wait_for_job(
 ) -> WaitResult:
     """Returns when the job reaches a state or can't any more, when the time is up, or when a signal arrives."""
     reached = asyncio.Event()
+    never_fits = NeverFitsWatch(target, clock)
     output = LineOutput(OutputStreams(out=sys.stdout, err=sys.stderr, terminal=terminal, now=clock.now))
     report = output.show_progress if wanted.prints_changes else _StallNotes(job.name).progressed
 
     def progressed(progress: Progress) -> None:
         report(progress)
+        never_fits.progressed(progress)
         if progress.state.lower() in wanted.states:
             reached.set()
 
@@ -64,9 +68,13 @@ async def wait_for_job(
     with handled_signals() as signals:
         if wanted.limit is None:
             _note(f"Waiting for {job.name} without a time limit; --timeout sets one.")
-        left = await _until(target.follow(follower, clock, _note), reached, wanted.limit, signals)
+        left = await _until(target.follow(follower, clock, _note), reached, wanted.limit, signals, never_fits)
     if reached.is_set() or follower.is_over:
         return WaitResult(follower=follower, exit_code=0) if reached.is_set() else _met(follower, wanted)
+    if left is None and never_fits.noticed.done():
+        _note(never_fits_message(job, follower.progress))
+        _note(f"  It waits until you delete it: {command_line(target.command_prefix, job.command_key, 'delete')}")
+        return WaitResult(follower=follower, exit_code=NEVER_FITS)
     if left is None:
         goal = "reached that state" if wanted.states else "ended"
         _note(f"{job.name} has not {goal} within {duration_text(wanted.limit or 0)}.")
@@ -96,12 +104,16 @@ class _StallNotes:
 
 
 async def _until(
-    following: Coroutine[None, None, None], reached: asyncio.Event, limit: float | None, signals: SignalHandler
+    following: Coroutine[None, None, None],
+    reached: asyncio.Event,
+    limit: float | None,
+    signals: SignalHandler,
+    never_fits: NeverFitsWatch,
 ) -> int | None:
     """Returns the exit code if a signal ended the wait, else None. Raises the error of the follower."""
     follows, reaches = asyncio.create_task(following), asyncio.create_task(reached.wait())
     try:
-        wanted = (follows, reaches, signals.first_interrupt, signals.terminated)
+        wanted = (follows, reaches, signals.first_interrupt, signals.terminated, never_fits.noticed)
         await asyncio.wait(wanted, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         if follows.done():
             follows.result()
@@ -112,6 +124,7 @@ async def _until(
         follows.cancel()
         reaches.cancel()
         await asyncio.gather(follows, reaches, return_exceptions=True)
+        await never_fits.close()
 
 
 def _note(text: str) -> None:

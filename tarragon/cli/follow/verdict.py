@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import click
 
 from tarragon.cli.follow.attending import FollowEnd, FollowSession
-from tarragon.cli.jobview.exit_code import UNFINISHED, exit_code
-from tarragon.cli.jobview.follower import JobFollower
+from tarragon.cli.follow.never_fits import never_fits_message
+from tarragon.cli.jobview.exit_code import NEVER_FITS, UNFINISHED, exit_code
+from tarragon.cli.jobview.gpus import accelerators_of_job, count_of_gpus
 from tarragon.cli.jobview.jobs import ClusterJob
-from tarragon.cli.jobview.progress import FAILED, RUNNING, SUCCEEDED
+from tarragon.cli.jobview.progress import FAILED, RUNNING, STARTING, SUCCEEDED, replica_order
 from tarragon.cli.jobview.rows import NOT_PROCESSED, reason
 from tarragon.cli.jobview.target import ClusterTarget
-from tarragon.cli.manifest.overrides import cpu_only_hint
 from tarragon.cli.manifest.replica_environments import replica_environments
 from tarragon.cli.options.command_tree import handle_broken_pipe
 from tarragon.cli.options.formats import print_lines
@@ -25,13 +26,12 @@ from tarragon.cli.output.style import Paint
 from tarragon.cli.output.terminal import Sink, sink_of
 from tarragon.cli.output.words import duration_text, joined
 from tarragon.cli.report.ending import FinishedJob, failure_report, success_report
-from tarragon.cli.targets.next_commands import WHEN_FINISHED, WHILE_RUNNING, next_commands
+from tarragon.cli.targets.next_commands import WHEN_FINISHED, WHILE_RUNNING, command_line, next_commands
 from tarragon.cli.targets.stored_logs import runs_of_job
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5
 from tarragon.job.model import CleanPodPolicy, Replica, SuccessPolicy
 from tarragon.kube.meta import Key
 
-NEVER_FITS_CODE = 1
 KILLED_CODE = 130
 DETACHED_CODES: Mapping[FollowEnd, int] = MappingProxyType(
     {
@@ -57,7 +57,8 @@ def report_outcome(attended: FollowSession, how: FollowEnd, limit: float | None,
             _say(f"Killed {name}: the job is deleted{_kept(where, follower.job)}.", _logs(where, follower.job))
             return KILLED_CODE
         case FollowEnd.DETACHED | FollowEnd.TERMINATED | FollowEnd.HUNG_UP:
-            _say(f"Detached from {name}: it continues in {key.namespace} on {where.name}.", _meanwhile(where, address))
+            stands = f"it has {follower.progress.state}" if follower.progress.is_final else "it continues"
+            _say(f"Detached from {name}: {stands} in {key.namespace} on {where.name}.", _meanwhile(where, address))
             return DETACHED_CODES[how]
         case FollowEnd.TIMED_OUT:
             _say(_late(attended, limit or 0), _meanwhile(where, address))
@@ -65,9 +66,12 @@ def report_outcome(attended: FollowSession, how: FollowEnd, limit: float | None,
         case FollowEnd.PIPE_CLOSED:
             _say(f"The reader of the logs closed the pipe; {name} continues.", _meanwhile(where, address))
             return handle_broken_pipe()
-        case FollowEnd.NEVER_FITS:
-            _say(never_fits_message(follower), next_commands(where.command_prefix, address, WHEN_FINISHED[1:]))
-            return NEVER_FITS_CODE
+        case FollowEnd.NEVER_FITS | FollowEnd.NEVER_FITS_AND_DELETED:
+            is_deleted = how is FollowEnd.NEVER_FITS_AND_DELETED
+            deleted = "\n  The job is deleted: nothing waits on this machine." if is_deleted else ""
+            steps = () if is_deleted else next_commands(where.command_prefix, address, WHEN_FINISHED[1:])
+            _say(never_fits_message(follower.job, follower.progress) + deleted, steps)
+            return NEVER_FITS
 
 
 def _late(attended: FollowSession, limit: float) -> str:
@@ -90,7 +94,7 @@ def report_result(attended: FollowSession, paint: Paint) -> int:
         return exit_code(follower.progress, follower.job.status, is_gone=True)
     if state in {SUCCEEDED, FAILED}:
         _print((success_report if state == SUCCEEDED else failure_report)(finished_job(attended), paint))
-        message = still_running_message(follower)
+        message = remaining_message(attended)
     else:
         message = f"{name} is suspended: none of its replicas run."
     _say(message, next_commands(where.command_prefix, follower.job.command_key, WHEN_FINISHED))
@@ -126,23 +130,27 @@ def deciding_replicas(job: ClusterJob) -> Sequence[Replica]:
     return [chief]
 
 
-def never_fits_message(follower: JobFollower) -> str:
-    """The message for a job that can never start on this machine."""
-    job, wait = follower.job, follower.progress.wait
-    message = [f"Error: {job.name} can never start here: {wait.message if wait is not None else ''}"]
-    if hint := cpu_only_hint(job.object.spec):
-        message.append(f"  {hint}")
-    return "\n".join(message)
+def remaining_message(attended: FollowSession) -> str:
+    """Names the replicas that ran on after the job's end, and whether they still do; empty if there are none."""
+    follower = attended.follower
+    if attended.remaining is not None:
+        order = replica_order(follower.job.requested)
+        ended = [str(replica) for replica in sorted(attended.remaining.ended, key=order)]
+        return f"Ended {joined(ended)}, which still ran; --keep-pods keeps such replicas." if ended else ""
+    running = [member.replica for member in follower.progress.replicas if member.state in {STARTING, RUNNING}]
+    end = command_line(attended.target.command_prefix, follower.job.command_key, "delete")
+    return still_running_message(follower.job, running, end)
 
 
-def still_running_message(follower: JobFollower) -> str:
-    """Names the replicas that cleanPodPolicy None keeps running after the job's end; empty if there are none."""
-    job = follower.job.job
-    names = [member.name for member in follower.progress.replicas if member.state == RUNNING]
-    if job is None or not names or job.run_policy.clean_pod_policy is not CleanPodPolicy.NONE:
+def still_running_message(job: ClusterJob, running: Sequence[Replica], end: str) -> str:
+    """Says which replicas cleanPodPolicy None keeps running, and what they hold until the command `end` ends them."""
+    if job.job is None or not running or job.job.run_policy.clean_pod_policy is not CleanPodPolicy.NONE:
         return ""
-    verb = "runs" if len(names) == 1 else "run"
-    return f"{joined(names)} still {verb}, because cleanPodPolicy is None; delete the job to end them."
+    verb, hold, them = ("runs", "holds", "it") if len(running) == 1 else ("run", "hold", "them")
+    gpus = accelerators_of_job(job, Counter(replica.type for replica in running))
+    held = f" and {hold} {count_of_gpus(gpus)}" if gpus else ""
+    names = joined([str(replica) for replica in running])
+    return f"{names} still {verb}{held}, because cleanPodPolicy is None; `{end}` ends {them}."
 
 
 def _kept(where: ClusterTarget, job: ClusterJob) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 
 from tarragon.base.clock import Clock, SystemClock
-from tarragon.cli.follow.attending import FollowSession
+from tarragon.cli.follow.attending import FollowEnd, FollowSession
 from tarragon.cli.follow.verdict import report_outcome
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.target import ClusterTarget
@@ -13,6 +15,7 @@ from tarragon.cli.manifest.loading import LoadedJob
 from tarragon.cli.manifest.submission import Submitter
 from tarragon.cli.output.style import painter
 from tarragon.cli.output.terminal import Terminal
+from tarragon.cli.targets.ending import delete_job
 
 
 async def submit_job(target: ClusterTarget, loaded: LoadedJob, clock: Clock, *, is_once: bool = False) -> ClusterJob:
@@ -28,12 +31,30 @@ async def submit_job(target: ClusterTarget, loaded: LoadedJob, clock: Clock, *, 
         return await (submission.submit_unless_unchanged(loaded) if is_once else submission.submit(loaded))
 
 
-async def run_attached(
-    target: ClusterTarget, terminal: Terminal, loaded: LoadedJob, limit: float | None, *, is_once: bool = False
-) -> int:
-    """Submit and follow the job, and return the exit code. With `is_once`, a job that already exists is followed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How a job is followed: for at most `limit` seconds, None for no limit; with `is_once` also one that exists.
+
+    `ends_pods`: the replicas that still run after the job's end are ended. `deletes_unplaceable`: so is a job that this
+    machine can never run.
+    """
+
+    limit: float | None
+    is_once: bool = False
+    ends_pods: bool = False
+    deletes_unplaceable: bool = False
+
+
+async def run_attached(target: ClusterTarget, terminal: Terminal, loaded: LoadedJob, wanted: RunOptions) -> int:
+    """Submit and follow the job, and return the exit code."""
     clock = SystemClock()
-    job = await submit_job(target, loaded, clock, is_once=is_once)
+    job = await submit_job(target, loaded, clock, is_once=wanted.is_once)
     attendance = FollowSession(job, target, terminal, clock)
-    how = await attendance.run(limit)
-    return report_outcome(attendance, how, limit, painter(colors=terminal.colors_out))
+    if wanted.ends_pods:
+        attendance.end_remaining_pods()
+    how = await attendance.run(wanted.limit)
+    if how is FollowEnd.NEVER_FITS and wanted.deletes_unplaceable:
+        async with target.writing(clock) as cluster:
+            await delete_job(cluster, job, clock)
+        how = FollowEnd.NEVER_FITS_AND_DELETED
+    return report_outcome(attendance, how, wanted.limit, painter(colors=terminal.colors_out))

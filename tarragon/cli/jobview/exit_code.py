@@ -10,6 +10,8 @@ FAILED = 100
 UNFINISHED = 101
 DELETED = 103
 EVICTED = 104
+NEVER_FITS = 105
+"""This machine can never run the job, whatever ends on it."""
 
 _EVICTIONS = frozenset({"Evicted", "Preempted", "Preempting"})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from tarragon.base.clock import Clock
@@ -20,6 +20,9 @@ EXIT_CODES_GRACE = 2.0
 FAILURES_GRACE = 1.0
 """Seconds to wait after a failure for running and starting replicas: often all of them fail with the same error."""
 
+AfterEnd = Callable[["JobFollower", JobWatch], Awaitable[None]]
+"""What is done once the job is finished, while its replicas and their logs are still followed."""
+
 
 class JobFollower:
     """Reports the progress and the logs of one job.
@@ -34,6 +37,7 @@ class JobFollower:
         self.job = job
         self.progress = progress_of(progress_input(job, {}))
         self.is_deleted = False
+        self.after_end: AfterEnd | None = None
         self._clock = clock
         self._progressed = progressed
         self._listener = listener
@@ -64,7 +68,7 @@ class JobFollower:
             raise self._listener.error
         if live.error is not None:
             raise live.error
-        await self._refresh(live)
+        await self.refresh(live)
 
     async def _drain(self, live: JobWatch) -> None:
         """Waits for the exit codes and the last log lines of replicas that end together with the job."""
@@ -73,7 +77,9 @@ class JobFollower:
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await live.wait_for_change()
-            await self._refresh(live)
+            await self.refresh(live)
+        if self.after_end is not None and self.progress.is_final and not self.is_deleted:
+            await self.after_end(self, live)
         if self._listener is not None:
             await self._drain_logs(live, self._listener)
 
@@ -100,7 +106,8 @@ class JobFollower:
             return EXIT_CODES_GRACE
         return FAILURES_GRACE if states & {RUNNING, STARTING} and self.progress.state == FAILED else 0.0
 
-    async def _refresh(self, live: JobWatch) -> None:
+    async def refresh(self, live: JobWatch) -> None:
+        """Takes over the state of the job and its pods, and reports what has changed."""
         found = live.job
         self.is_deleted = found is None
         if found is not None:

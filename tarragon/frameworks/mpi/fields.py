@@ -9,7 +9,7 @@ from types import MappingProxyType
 from tarragon.frameworks.kubeflow import fields as kubeflow
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.kubeflow.shape import KindShape
-from tarragon.job.model import Decides, ReplicaRole, ReplicaType
+from tarragon.job.model import Decides, EndsAfterJob, ReplicaRole, ReplicaType
 
 KIND = "MPIJob"
 V1ALPHA1, V1ALPHA2, V1, V2BETA1 = (
@@ -61,7 +61,7 @@ V2_ONLY = frozenset({SpecField.SSH_PATH, SpecField.IMPLEMENTATION, SpecField.CRE
 ROLES: Mapping[ReplicaType, ReplicaRole] = MappingProxyType(
     {
         LAUNCHER: ReplicaRole(decides=Decides.AS_CHIEF, is_kept_for_logs=True, restarts_after=WORKER),
-        WORKER: ReplicaRole(is_elastic=True),
+        WORKER: ReplicaRole(is_elastic=True, ends_after_job=EndsAfterJob.NEVER),
     }
 )
 

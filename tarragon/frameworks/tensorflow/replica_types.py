@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tarragon.frameworks.kubeflow.fields import WORKER
-from tarragon.job.model import Decides, ReplicaRole, ReplicaType
+from tarragon.job.model import Decides, EndsAfterJob, ReplicaRole, ReplicaType
 
 CHIEF = ReplicaType("Chief")
 MASTER = ReplicaType("Master")
@@ -18,9 +18,9 @@ ROLES: Mapping[ReplicaType, ReplicaRole] = MappingProxyType(
     {
         CHIEF: ReplicaRole(decides=Decides.AS_CHIEF),
         MASTER: ReplicaRole(decides=Decides.AS_CHIEF),
-        PS: ReplicaRole(is_anchor=True),
+        PS: ReplicaRole(is_anchor=True, ends_after_job=EndsAfterJob.NEVER),
         WORKER: ReplicaRole(decides=Decides.WITHOUT_CHIEF, is_elastic=True),
-        EVALUATOR: ReplicaRole(),
+        EVALUATOR: ReplicaRole(ends_after_job=EndsAfterJob.AFTER_LAST_CHECKPOINT),
     }
 )
 
