@@ -345,6 +345,10 @@ def _no_needs(_: Sequence[ast.Module], __: Mapping[str, str]) -> Iterator[Needed
     return iter(())
 
 
+def _one_program(_: TrainingJob, __: ReplicaType) -> int:
+    return 1
+
+
 def _no_objects(_: JobObservation) -> Iterator[OwnedObject]:
     return iter(())
 
@@ -410,6 +414,8 @@ class Framework:
     """Errors of the framework's programs that users meet. They are recognised in the logs of all kinds of jobs."""
     scripts: ScriptSupport | None = None
     """How the kind runs a script; None if it can't."""
+    programs_per_replica: Callable[[TrainingJob, ReplicaType], int] = _one_program
+    """How many programs compute in a replica of that type at a time, as the ranks of a worker do."""
     image_software: Sequence[ImageSoftware] = ()
     """What the main containers need of the local environment that stands for their image. The first that an
     environment lacks is reported."""

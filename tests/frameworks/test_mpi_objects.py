@@ -8,6 +8,7 @@ import pytest
 
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.mpi.fields import LAUNCHER
+from tarragon.frameworks.mpi.framework import MPI
 from tarragon.frameworks.mpi.objects.host_files import host_file
 from tarragon.frameworks.mpi.objects.owned_objects import owned_objects
 from tarragon.frameworks.mpi.options import HostFileFormat
@@ -465,3 +466,11 @@ def test_launcher_on_master_adds_to_the_users_affinity() -> None:
     ]
     assert [each["key"] for each in spec["tolerations"]] == labels
     assert "tolerations" not in pod(manifest, "pi-worker-0")["spec"]
+
+
+@pytest.mark.parametrize(("launcher_works", "of_launcher"), [(False, 0), (True, 3)])
+def test_ranks_compute_and_a_launcher_that_only_starts_them_does_not(*, launcher_works: bool, of_launcher: int) -> None:
+    training = job_of(mpijob(slotsPerWorker=3, runLauncherAsWorker=launcher_works))
+
+    assert MPI.programs_per_replica(training, WORKER) == 3
+    assert MPI.programs_per_replica(training, LAUNCHER) == of_launcher

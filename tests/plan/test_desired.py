@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tarragon.kube.scheduling.cpu_peers import CPU_PEERS_ANNOTATION
 from tarragon.plan.objects.settings import OperatorSettings
 from tests.plan.world import World, manifest
 
@@ -181,3 +182,16 @@ def test_a_pod_without_a_place_is_left_to_a_scheduler_that_there_is() -> None:
     spec = world.pods["dist-worker-0"]["spec"]
     assert "nodeName" not in spec
     assert "schedulerName" not in spec
+
+
+def test_pods_on_one_machine_say_how_many_of_their_job_set_no_cpus() -> None:
+    job = manifest({"Chief": 1, "PS": 2, "Worker": 3})
+    chief = job["spec"]["tfReplicaSpecs"]["Chief"]["template"]
+    chief["spec"]["containers"][0]["resources"] = {"limits": {"cpu": 2}}
+
+    on_one_machine = made(job, OperatorSettings(shares_cores=True))
+    elsewhere = made(job)
+
+    counts = {pod["metadata"].get("annotations", {}).get(CPU_PEERS_ANNOTATION) for pod in on_one_machine.pods.values()}
+    assert counts == {"5"}
+    assert all("annotations" not in pod["metadata"] for pod in elsewhere.pods.values())

@@ -147,7 +147,7 @@ def _operator_options(
     from tarragon.plan.objects.logs import LogFormat
     from tarragon.plan.objects.settings import OperatorSettings as PlanSettings
 
-    plan = PlanSettings(log_format=LogFormat(logs_of_jobs), accelerators=accelerators)
+    plan = PlanSettings(log_format=LogFormat(logs_of_jobs), accelerators=accelerators, shares_cores=True)
     return replace(
         scheduling.operator_options(plan, EMBEDDED_NAMESPACE),
         log_reading=EMBEDDED_LOG_READING,

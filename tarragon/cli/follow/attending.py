@@ -12,6 +12,7 @@ from tarragon.base.clock import Clock
 from tarragon.cli.follow.never_fits import NeverFitsWatch
 from tarragon.cli.follow.progress_output import OutputStreams, progress_output_for
 from tarragon.cli.follow.remaining_pods import RemainingPods
+from tarragon.cli.follow.threads import has_started, thread_shares, threads_line
 from tarragon.cli.jobview.follower import JobFollower
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.log_book import ContainerRun
@@ -66,6 +67,7 @@ class FollowSession:
         self.seconds = 0.0
         """Seconds to the job's end. The object's own timestamps have whole seconds only."""
         self._began = clock.monotonic()
+        self._told_threads = False
         self._never_fits = NeverFitsWatch(where, clock)
 
     def end_remaining_pods(self) -> None:
@@ -171,6 +173,17 @@ class FollowSession:
         if progress.is_final and not self.seconds:
             self.seconds = self._clock.monotonic() - self._began
         self._never_fits.progressed(progress)
+        if not self._told_threads and has_started(progress):
+            self._told_threads = True
+            self._note_threads()
+
+    def _note_threads(self) -> None:
+        from tarragon.localcluster.kubelet.node.node import available_cpus  # slow: it also registers nodes
+
+        job = self.follower.job
+        shares = thread_shares(job, runs_of_job(self.target.nodes_folder, job))
+        if line := threads_line(shares, list(job.requested), available_cpus()):
+            self._output.show_note(line)
 
     def _unread(self, replica: Replica, error: ApiError) -> None:
         """Prints each reason once per replica. On this machine the log is read from the disk instead."""

@@ -22,7 +22,10 @@ from tarragon.localcluster.kubelet.pod.stored_logs import RunFacts, StoredPodLog
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """One run of one container of a replica, with its log file. `code` is its exit code; None while it runs."""
+    """One run of one container of a replica, with its log file. `code` is its exit code; None while it runs.
+
+    `threads` is its share of the machine's cores, 0 if it sets CPUs or threads itself.
+    """
 
     replica: Replica
     container: str
@@ -32,6 +35,7 @@ class StoredRun:
     started: float
     finished: float
     exit_code: int | None
+    threads: int
     log: Path
 
     @property
@@ -186,6 +190,7 @@ def _run(replica: Replica, pod: StoredPodLogs, run: RunFacts) -> StoredRun:
         started=run.started,
         finished=run.finished,
         exit_code=run.code,
+        threads=run.threads,
         log=pod.log(run),
     )
 

@@ -23,6 +23,7 @@ from tarragon.frameworks.mpi.manifest.operator_options import OPERATOR_OPTIONS
 from tarragon.frameworks.mpi.manifest.rules import RULES, WARNING_RULES, no_services
 from tarragon.frameworks.mpi.manifest.v1alpha1_decoding import without_gpu_count, without_scaled_size
 from tarragon.frameworks.mpi.objects.owned_objects import KEPT_CURRENT, PERMISSIONS, owned_objects
+from tarragon.frameworks.mpi.options import ranks_per_replica
 from tarragon.frameworks.mpi.script_job import SCRIPTS
 from tarragon.frameworks.mpi.verdict import evaluate
 from tarragon.frameworks.mpi.worker_loss import review_worker_loss
@@ -65,5 +66,6 @@ MPI = Framework(
     likely_mistakes=workers_keep_running,
     log_causes=LOG_CAUSES,
     scripts=SCRIPTS,
+    programs_per_replica=ranks_per_replica,
     image_software=IMAGE_SOFTWARE,
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tarragon.job.model import TrainingJob
+from tarragon.frameworks.mpi.fields import LAUNCHER
+from tarragon.job.model import ReplicaType, TrainingJob
 
 SSH_PATH = "/root/.ssh"
 
@@ -64,3 +65,9 @@ class MpiOptions:
 def options_of(job: TrainingJob) -> MpiOptions:
     """The options that the decoder of an MPIJob has set."""
     return job.options if isinstance(job.options, MpiOptions) else MpiOptions()
+
+
+def ranks_per_replica(job: TrainingJob, kind: ReplicaType) -> int:
+    """The ranks that mpirun starts in a replica of that type, where its command says nothing else."""
+    options = options_of(job)
+    return 0 if kind == LAUNCHER and not options.launcher_works else options.slots

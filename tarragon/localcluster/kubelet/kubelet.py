@@ -123,6 +123,7 @@ class Kubelet:
         reach = ContainerPorts(self._settings.name, ports, services.objects)
         context = self._pod_context(identity, ports, containers, LocalActionRunner(reach, self._clock))
         context.launcher.service_variables = ServiceLinks(services).variables
+        context.launcher.node_pods = pods.objects.values
         for cache in (pods, services):
             cache.on_error(_report)
             cache.on_recovery(_report_end)

@@ -13,6 +13,7 @@ from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaSpec, RestartPo
 from tarragon.job.places import node_of, vgpu_of
 from tarragon.kube.meta import Json, JsonObject, Key
 from tarragon.kube.pod_validation import main_container
+from tarragon.kube.scheduling.cpu_peers import CPU_PEERS_ANNOTATION, sets_cpus
 from tarragon.kube.scheduling.gpu_shares import GPU_UUID_ANNOTATION, VGPU_ANNOTATION
 from tarragon.plan.nodes.storage import VolumeCache, needs_kube_scheduler
 from tarragon.plan.objects import logs
@@ -234,6 +235,7 @@ _OWN_ANNOTATIONS = frozenset(
         AUTHORITY_ANNOTATION,
         VGPU_ANNOTATION,
         GPU_UUID_ANNOTATION,
+        CPU_PEERS_ANNOTATION,
     }
 )
 
@@ -241,7 +243,22 @@ _OWN_ANNOTATIONS = frozenset(
 def _annotations(plan: JobBlueprint, template_annotations: Mapping[str, str]) -> dict[str, str]:
     """Return the pod's annotations without our own, which a template that was copied from a pod may contain."""
     annotations = {name: value for name, value in template_annotations.items() if name not in _OWN_ANNOTATIONS}
-    return {**annotations, ROUND_ANNOTATION: str(plan.gang_round)} if plan.gang_round else annotations
+    if plan.gang_round:
+        annotations[ROUND_ANNOTATION] = str(plan.gang_round)
+    if plan.settings.shares_cores and (peers := _cpu_peers(plan)):
+        annotations[CPU_PEERS_ANNOTATION] = str(peers)
+    return annotations
+
+
+def _cpu_peers(plan: JobBlueprint) -> int:
+    """Return how many programs the replicas run that set no CPUs."""
+    return sum(
+        plan.size.get(group.type, 0) * plan.framework.programs_per_replica(plan.job, group.type)
+        for group in plan.job.replica_specs
+        if not sets_cpus(
+            container.get("resources", {}) for container in group.template.get("spec", {}).get("containers", [])
+        )
+    )
 
 
 def _placed(plan: JobBlueprint, group: ReplicaSpec, node: str | None, gpus: _Gpus) -> dict[str, Json]:

@@ -66,6 +66,9 @@ class OperatorSettings:
     other_managers: Mapping[str, str] = field(default_factory=dict)
     """By job kind, a description of another operator that manages it. Jobs that are not ours yet are left to it."""
 
+    shares_cores: bool = False
+    """Whether the nodes are processes of one machine, whose cores the pods without CPU requests share."""
+
     @property
     def pod_group_kinds(self) -> Sequence[str]:
         """The kinds of PodGroups that jobs may have: those of schedulers, and that which a job's annotation names."""

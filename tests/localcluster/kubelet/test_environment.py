@@ -157,21 +157,22 @@ def test_local_connections_between_replicas_bypass_proxies(spared: str) -> None:
     assert result["NO_PROXY"] == result["no_proxy"]
 
 
-def test_a_container_without_gpus_sees_none_and_uses_few_threads() -> None:
-    assert env.training_variables(container(), MACHINE, {}) == {
+def test_a_container_without_gpus_sees_none_and_uses_its_share_of_the_threads() -> None:
+    assert env.training_variables(container(), MACHINE, {}, 3) == {
         "CUDA_VISIBLE_DEVICES": "-1",
         "TF_CPP_MIN_LOG_LEVEL": "2",
-        "TF_NUM_INTRAOP_THREADS": "1",
+        "TF_NUM_INTRAOP_THREADS": "3",
         "TF_NUM_INTEROP_THREADS": "2",
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "3",
+        "OPENBLAS_NUM_THREADS": "3",
+        "NPROC": "3",
         "PYTHONUNBUFFERED": "1",
         "GRPC_FAIL_FAST": "use_caller",
     }
 
 
 def test_a_container_sees_its_gpus_in_pci_bus_order() -> None:
-    result = env.training_variables(container(), MACHINE, {"nvidia.com/gpu": ("GPU-a", "GPU-b")})
+    result = env.training_variables(container(), MACHINE, {"nvidia.com/gpu": ("GPU-a", "GPU-b")}, 1)
 
     assert (result["CUDA_VISIBLE_DEVICES"], result["CUDA_DEVICE_ORDER"]) == ("GPU-a,GPU-b", "PCI_BUS_ID")
     assert result["NVIDIA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
@@ -187,7 +188,9 @@ def test_a_container_sees_its_gpus_in_pci_bus_order() -> None:
     ],
 )
 def test_threads_follow_the_cpu_limit_up_to_the_cpus_of_the_machine(resources: dict[str, Any], threads: str) -> None:
-    assert env.training_variables(container(resources=resources), MACHINE, {})["TF_NUM_INTRAOP_THREADS"] == threads
+    variables = env.training_variables(container(resources=resources), MACHINE, {}, 3)
+
+    assert variables["TF_NUM_INTRAOP_THREADS"] == threads
 
 
 def test_the_downward_api_has_the_addresses_of_the_pod_status() -> None:

@@ -171,7 +171,7 @@ class PodCheckpoint:
         runs = self._runs[name]
         return runs[-1].number + 1 if runs else 0
 
-    def begin(self, container: Container, identity: str, environment: Path) -> None:
+    def begin(self, container: Container, identity: str, environment: Path, threads: int) -> None:
         """Record a run that is about to start. Its back-off is saved before, so that it is never lost.
 
         Raises OSError, and then there is no such run.
@@ -179,7 +179,7 @@ class PodCheckpoint:
         now, name = self._clock.now(), container.name
         runs, number = self._runs[name], self.next_number(name)
         backoff = next_backoff(self._life(name, {}), now)
-        record = replace(self.record.container(name), environment=str(environment))
+        record = replace(self.record.container(name), environment=str(environment), threads=threads)
         if backoff:
             record = replace(record, delay=backoff.delay, since=backoff.since.timestamp())
         if record != self.record.container(name):
@@ -283,7 +283,11 @@ class PodCheckpoint:
             controller=metadata.controller_ref,
             created=metadata.creation_timestamp.timestamp() if metadata.creation_timestamp else created,
             removed=removed,
-            runs=[_run_facts(name, run) for name, runs in self._runs.items() for run in runs],
+            runs=[
+                _run_facts(name, run, self.record.container(name).threads if run is runs[-1] else 0)
+                for name, runs in self._runs.items()
+                for run in runs
+            ],
         )
 
     def _restore_runs(self) -> None:
@@ -327,7 +331,7 @@ class _ContainerState(msgspec.Struct, frozen=True):
     terminated: _Terminated | None = None
 
 
-def _run_facts(name: str, run: Run) -> RunFacts:
+def _run_facts(name: str, run: Run, threads: int) -> RunFacts:
     outcome = run.outcome
     return RunFacts(
         container=name,
@@ -336,6 +340,7 @@ def _run_facts(name: str, run: Run) -> RunFacts:
         finished=outcome.finished.timestamp() if outcome else 0.0,
         code=outcome.code if outcome else None,
         reason=outcome.reason if outcome else "",
+        threads=threads,
     )
 
 

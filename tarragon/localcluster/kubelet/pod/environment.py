@@ -39,8 +39,8 @@ TRAINING: Mapping[str, str] = {
     "GRPC_FAIL_FAST": "use_caller",
 }
 """Defaults for replicas that share a machine (measured; see docs)."""
-THREADS = ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Variables set to the container's number of CPUs, or 1 if it requests none."""
+THREADS = ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NPROC")
+"""Variables set to the container's number of threads. NPROC is the size of XLA's thread pool, which JAX uses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +75,11 @@ def machine_variables(machine: MachineEnvironment, image: Environment) -> dict[s
     return variables
 
 
-def training_variables(container: Container, machine: MachineEnvironment, given: DeviceIds) -> dict[str, str]:
-    """Training defaults: thread counts and visible devices."""
-    threads = str(min(downward.cpu_count(container) or 1, machine.cpus))
+def training_variables(
+    container: Container, machine: MachineEnvironment, given: DeviceIds, thread_share: int
+) -> dict[str, str]:
+    """Training defaults: thread counts and visible devices. A container that sets no CPUs gets the `thread_share`."""
+    threads = str(min(downward.cpu_count(container) or thread_share, machine.cpus))
     return dict(TRAINING) | dict.fromkeys(THREADS, threads) | devices.visibility_variables(given, machine.allocatable)
 
 

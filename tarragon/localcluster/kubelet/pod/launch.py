@@ -10,7 +10,7 @@ Annotations of a pod that are read here, all optional:
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import msgspec
 
 from tarragon.client.port import Client
 from tarragon.kube.codec import decode
+from tarragon.localcluster.kubelet.base.downward import cpu_count
 from tarragon.localcluster.kubelet.base.errors import CannotStart
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.base.spec import Container, Pod
@@ -35,6 +36,7 @@ from tarragon.localcluster.kubelet.node.node import NODE_KIND_LABEL, NodeSetting
 from tarragon.localcluster.kubelet.pod import environment
 from tarragon.localcluster.kubelet.pod.environment import MachineEnvironment
 from tarragon.localcluster.kubelet.pod.records import PodRecord
+from tarragon.localcluster.kubelet.pod.threads import thread_share
 from tarragon.localcluster.kubelet.rsh.programs import NodePrograms, mpi_variables, with_programs, without_sshd
 from tarragon.localcluster.kubelet.shim.shim_client import LaunchSpec, Stdin
 from tarragon.localcluster.kubelet.volumes import mounts, sources, volumes
@@ -60,11 +62,15 @@ class StartRequest:
 
 @dataclass(frozen=True, slots=True)
 class PreparedLaunch:
-    """The launch of a container. `volumes` are the folders of the pod's volumes, which now exist."""
+    """The launch of a container. `volumes` are the folders of the pod's volumes, which now exist.
+
+    `thread_share` are the threads that it got as its share of the cores, 0 if it sets CPUs or threads itself.
+    """
 
     launch: LaunchSpec
     environment: Environment
     volumes: Mapping[str, Path]
+    thread_share: int
 
 
 class Launcher:
@@ -86,6 +92,8 @@ class Launcher:
         self._service_ports = ServicePorts(settings.name, cluster, ports)
         self.service_variables: Callable[[Pod], Awaitable[dict[str, str]]] = no_links
         """Returns the service link variables of a pod."""
+        self.node_pods: Callable[[], Iterable[Pod]] = tuple
+        """Returns the pods of the node."""
         self._machine = MachineEnvironment(
             caller=settings.caller_environment,
             cpus=available_cpus(),
@@ -116,12 +124,13 @@ class Launcher:
             return localize_paths(localize_addresses(text, lookup), local_paths)
 
         workdir = self._workdir(order, localize(container.working_dir or image.workdir))
+        share = thread_share(pod, self.node_pods(), self._machine.cpus)
         variables = (
             environment.machine_variables(self._machine, image)
             | dict(image.env)
             | await self.service_variables(pod)
             | (self._pod_api.variables() if self._pod_api else {})
-            | environment.training_variables(container, self._machine, order.record.devices_of(container.name))
+            | environment.training_variables(container, self._machine, order.record.devices_of(container.name), share)
             | environment.shared_gpu_variables(order.record.vgpu, self._machine, image, declared)
             | environment.pod_variables(pod, workdir)
             | mpi_variables(declared, argv, os.getuid(), run)
@@ -138,7 +147,8 @@ class Launcher:
             local_paths=local_paths,
             stdin=Stdin(is_open=container.stdin, once=container.stdin_once, tty=container.tty),
         )
-        return PreparedLaunch(launch, image, pod_volumes)
+        gets_share = cpu_count(container) is None and declared.keys().isdisjoint(environment.THREADS)
+        return PreparedLaunch(launch, image, pod_volumes, share if gets_share else 0)
 
     async def _sources(self, order: StartRequest) -> PodObjects:
         pod, api = order.pod, self._pod_api

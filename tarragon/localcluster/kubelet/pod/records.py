@@ -26,7 +26,8 @@ class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """The checkpoint of one container. Times are in seconds since 1970, 0 for none.
 
     `ended` is when the kubelet saw run `number` end. `delay` and `since` are the back-off. `fitness` belongs to run
-    `attended`. `environment` is the folder that the image mapped to at the last start.
+    `attended`. `environment` is the folder that the image mapped to at the last start, and `threads` the share of the
+    cores that the container got then, 0 for none.
     """
 
     number: int = -1
@@ -36,6 +37,7 @@ class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     attended: int = -1
     fitness: ProbeStatus = ProbeStatus()
     environment: str = ""
+    threads: int = 0
 
     def ended_at(self, number: int) -> dt.datetime | None:
         return from_timestamp(self.ended) if self.ended and number == self.number else None

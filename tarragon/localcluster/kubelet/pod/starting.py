@@ -61,7 +61,7 @@ class ContainerStarter:
         if not is_wanted():
             return
         folder = prepared.environment.folder
-        checkpoint.begin(container, identity, folder)
+        checkpoint.begin(container, identity, folder, prepared.thread_share)
         try:
             self._context.shims.start(checkpoint.folder.run(name, number), prepared.launch)
         except OSError:

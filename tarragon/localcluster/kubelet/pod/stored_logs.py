@@ -20,7 +20,10 @@ MAX_BYTES = 2**30
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One run of a container. `code` is None while it runs; times are seconds since 1970."""
+    """One run of a container. `code` is None while it runs; times are seconds since 1970.
+
+    `threads` is the share of the cores that the latest run got because it sets no CPUs, 0 for none.
+    """
 
     container: str
     number: int
@@ -28,6 +31,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     finished: float = 0.0
     code: int | None = None
     reason: str = ""
+    threads: int = 0
 
 
 class PodFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
