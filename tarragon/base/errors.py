@@ -23,6 +23,8 @@ class Problem:
     remedy: str = ""
     line: int | None = None
     """The line of the manifest file, if there is one."""
+    is_of_name: bool = False
+    """Whether only the name of the field is wrong: its value has problems of its own, which do not follow from it."""
 
     def __str__(self) -> str:
         where = [f"line {self.line}"] if self.line is not None else []

@@ -157,6 +157,9 @@ class FieldReader:
     def add_problem(self, message: str, remedy: str = "") -> None:
         self.notes.problems.append(Problem(self.path, message, remedy))
 
+    def add_wrong_name(self, message: str, remedy: str = "") -> None:
+        self.notes.problems.append(Problem(self.path, message, remedy, is_of_name=True))
+
     def add_unknown_field(self, remedy: str = "") -> None:
         self.notes.unknown.append(Problem(self.path, "unknown field", remedy))
 

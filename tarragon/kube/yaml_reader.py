@@ -1,4 +1,4 @@
-"""Reads YAML as kubectl does, with the line of every value. Rejects YAML bombs, duplicate keys and unknown tags.
+"""Reads YAML as kubectl does, with the line of every key and item. Rejects YAML bombs, duplicate keys and unknown tags.
 
 It processes the parser's events with an explicit stack, so that deep nesting can't exhaust Python's. Scalars follow the
 YAML 1.1 rules of Kubernetes' tools, which differ from PyYAML's: `1e3` is a number, `12:30` and dates are strings, and
@@ -41,14 +41,14 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]{1,40}|[0-9]{1,40}(?:\.[0-9]{0,40})?)(?:[eE
 
 @dataclass(frozen=True, slots=True)
 class YamlDocument:
-    """The value of a document, its first line, and the lines of its parts by path."""
+    """The value of a document, its first line, and the lines of its parts by path: of fields, those of their keys."""
 
     value: Json
     line: int
     lines: Mapping[str, int]
 
     def line_of(self, path: str) -> int:
-        """The line of the value at that path, or of the nearest enclosing value that has one."""
+        """The line of the field or item at that path, or of the nearest enclosing one that has a line."""
         while path and path not in self.lines:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return self.lines.get(path, self.line)
@@ -179,7 +179,7 @@ class _Builder:
     def _put(self, value: Json, size: int, line: int, anchor: str | None) -> None:
         if anchor is not None:
             self._anchors[anchor] = (value, size)
-        self.lines.setdefault(self._path(), line)
+        self.lines.setdefault(self._path(), self._key_line(line))
         if not self._open:
             self.root, self.line = value, line
             return
@@ -192,6 +192,11 @@ class _Builder:
         elif top.key is not None:
             top.value[top.key] = value
             top.key = None
+
+    def _key_line(self, line: int) -> int:
+        """The line of the key whose value comes next: a map begins below its key, where nobody looks for its faults."""
+        top = self._open[-1] if self._open else None
+        return line if top is None or top.key is None else top.key_lines[top.key]
 
     def _expects_key(self) -> bool:
         return bool(self._open) and isinstance(self._open[-1].value, dict) and self._open[-1].key is None

@@ -57,7 +57,7 @@ def test_a_manifest_comes_from_standard_input_too(shell: Shell) -> None:
         (
             "name: tensorflow",
             "name: tf",
-            "line 12: spec.tfReplicaSpecs.Worker.template.spec.containers: no container is named tensorflow",
+            "line 11: spec.tfReplicaSpecs.Worker.template.spec.containers: no container is named tensorflow",
         ),
         ("name: digits", f"name: {'d' * 80}", "line 4: metadata.name: "),
         ("kind: TFJob", "kind: TFJb", "line 2: kind: "),

@@ -51,8 +51,8 @@ def test_what_an_mpijob_loses_is_told_with_its_line(shell: Shell) -> None:
 
     assert [line.partition("; ")[0] for line in ended.err.splitlines()] == [
         "MPIJob pi: kubeflow.org/v1alpha1 to kubeflow.org/v2beta1",
-        f"lost: line 5: spec: {SSH}",
-        "lost: line 5: spec: Worker: it is restarted after every end, even success",
+        f"lost: line 4: spec: {SSH}",
+        "lost: line 4: spec: Worker: it is restarted after every end, even success",
     ]
     assert "lost" not in ended.out
 

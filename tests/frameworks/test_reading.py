@@ -204,6 +204,20 @@ WRONG_SHAPES: list[tuple[dict[str, Any], list[str]]] = [
         ["spec.tfReplicaSpecs.Trainer: unknown replica type; write one of Chief, Master, PS, Worker, Evaluator"],
     ),
     (
+        tfjob({"Workr": worker(replicas=-1)}),
+        [
+            "spec.tfReplicaSpecs.Workr: unknown replica type; did you mean Worker?",
+            "spec.tfReplicaSpecs.Workr.replicas: must be 0 or more, not -1",
+        ],
+    ),
+    (
+        tfjob({"Trainer": {}}),
+        [
+            "spec.tfReplicaSpecs.Trainer: unknown replica type; write one of Chief, Master, PS, Worker, Evaluator",
+            "spec.tfReplicaSpecs.Trainer.template: is missing; add a pod template",
+        ],
+    ),
+    (
         tfjob({"Worker": 1, "worker": 1}),
         ["spec.tfReplicaSpecs.worker: is the same replica type as spec.tfReplicaSpecs.Worker; write each type once"],
     ),

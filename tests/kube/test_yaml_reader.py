@@ -120,7 +120,8 @@ def test_every_part_knows_its_line_and_a_missing_one_that_of_what_is_around_it()
 
     assert document.line_of("spec.items[1].name") == 5
     assert document.line_of("spec.items[1].image") == 5
-    assert document.line_of("spec.other") == 3
+    assert document.line_of("spec.items") == 3
+    assert document.line_of("spec.other") == 2
     assert document.line_of("nothing") == 2
 
 

@@ -120,7 +120,8 @@ def test_a_problem_of_the_job_is_placed_in_its_line() -> None:
 
     assert line("spec.tfReplicaSpecs.Worker.replicas") == "line 12"
     assert line("spec.tfReplicaSpecs.Worker.template.spec.containers[0].image") == "line 16"
-    assert line("spec.runPolicy.backoffLimit") == "line 10"
+    assert line("spec.tfReplicaSpecs.Worker") == "line 11"
+    assert line("spec.runPolicy.backoffLimit") == "line 9"
     assert line("") == "line 5"
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.kubeflow.shape import KindShape
 from tarragon.job.model import ReplicaSpec, ReplicaType, RestartPolicy
 from tarragon.job.replica_ranges import MAX_REPLICAS
-from tarragon.kube.field_reader import FieldReader, suggestion
+from tarragon.kube.field_reader import FieldReader, nearest_name, suggestion
 from tarragon.kube.meta import JsonObject
 from tarragon.kube.pod_validation import main_container, validated
 
@@ -21,11 +22,17 @@ def decode_replica_specs(
     if found.is_missing:
         found.add_problem("is missing", "define the replicas of the job")
     groups: dict[ReplicaType, ReplicaSpec] = {}
+    written = {_type(name, shape) for name in (found.value if isinstance(found.value, Mapping) else ())}
     for name, value in found.fields():
         kind = _type(name, shape)
         if kind is None:
             known = [str(each) for each in shape.roles]
-            value.add_problem("unknown replica type", suggestion(name, known) or f"write one of {', '.join(known)}")
+            value.add_wrong_name("unknown replica type", suggestion(name, known) or f"write one of {', '.join(known)}")
+            meant = _meant_type(name, shape)
+            group = _group(meant, value, shape, restart_policies.get(meant, RestartPolicy.NEVER))
+            if meant not in written:
+                # Without it, rules would report a type as missing that is only misspelled.
+                groups.setdefault(meant, group)
         elif kind in groups:
             value.add_problem(f"is the same replica type as {groups[kind].field_path}", "write each type once")
         else:
@@ -37,6 +44,13 @@ def decode_replica_specs(
 def _type(name: str, shape: KindShape) -> ReplicaType | None:
     """The type of that name, compared without case as in the original operators."""
     return next((kind for kind in shape.roles if kind.lower() == name.lower()), None)
+
+
+def _meant_type(name: str, shape: KindShape) -> ReplicaType:
+    """The type that an unknown name is judged as: the nearest one, or else workers."""
+    nearest = nearest_name(name, [str(each) for each in shape.roles])
+    wanted = WORKER if nearest is None else nearest
+    return next((kind for kind in shape.roles if kind == wanted), next(iter(shape.roles)))
 
 
 def _group(kind: ReplicaType, found: FieldReader, shape: KindShape, default_policy: RestartPolicy) -> ReplicaSpec:

@@ -157,7 +157,7 @@ def _violations(rules: Iterable[Rule], job: TrainingJob) -> Iterator[Problem]:
 
 def _outermost(problems: Sequence[Problem]) -> Iterator[Problem]:
     """Drop problems inside a value that has a problem itself, such as missing fields of a value of the wrong type."""
-    paths = {problem.path for problem in problems}
+    paths = {problem.path for problem in problems if not problem.is_of_name}
     for problem in problems:
         if not any(_is_below(problem.path, path) for path in paths):
             yield problem
@@ -165,7 +165,7 @@ def _outermost(problems: Sequence[Problem]) -> Iterator[Problem]:
 
 def _not_covered(found: Iterable[Problem], reported: Sequence[Problem]) -> list[Problem]:
     """Return the problems that do not follow from reported ones, by their paths."""
-    paths = {problem.path for problem in reported}
+    paths = {problem.path for problem in reported if not problem.is_of_name}
     return [
         problem
         for problem in found
