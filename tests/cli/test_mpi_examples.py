@@ -20,10 +20,13 @@ def test_the_examples_are_of_all_generations() -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_of_the_documentation_is_valid(shell: Shell, example: Path) -> None:
+def test_an_example_of_the_documentation_is_valid_except_that_its_image_is_not_here(
+    shell: Shell, example: Path
+) -> None:
     manifest = yaml.safe_load(example.read_text())
 
     ended = shell("validate", str(example))
 
-    assert (ended.code, ended.err) == (0, "")
+    assert ended.code == 0
+    assert [line for line in ended.err.splitlines() if ": on this machine: " not in line] == []
     assert ended.out.endswith(f": MPIJob {manifest['metadata']['name']} ({manifest['apiVersion']}) is valid\n")

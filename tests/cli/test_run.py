@@ -256,6 +256,7 @@ def test_an_environment_without_mpi4py_is_named_with_what_installs_it(shell: She
     environment = shell.folder / "env"
     venv.create(environment, symlinks=True)
     (environment / "bin" / "mpirun").symlink_to("/bin/true")
+    shell.file("train.py", "")
     launcher = command("mpirun", "python", "train.py", image="acme/mpi4py:1")
     training = mpi_job("digits", Launcher=group(launcher))
 
@@ -287,6 +288,7 @@ def test_an_mpirun_that_does_not_belong_to_the_environment_is_named(
     (other / "bin").mkdir(parents=True)
     (other / "bin/mpirun").symlink_to("/bin/true")
     monkeypatch.setenv("PATH", f"{other}/bin:{os.environ['PATH']}")
+    shell.file("train.py", "")
     training = mpi_job("digits", Launcher=group(command("mpirun", "python", "train.py", image="acme/train:1")))
 
     ended = shell("submit", shell.file("job.yaml", training), "--image-env", "acme/*=env")

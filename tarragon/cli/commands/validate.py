@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import click
@@ -13,15 +13,23 @@ from tarragon.base.escaping import escaped_line
 from tarragon.cli.jobview.schema import validation_document
 from tarragon.cli.manifest.files import display_name
 from tarragon.cli.manifest.loading import InvalidManifest, invalid_manifest, read_documents
+from tarragon.cli.manifest.local_images import (
+    commands_of_operator,
+    image_map,
+    missing_commands,
+    volumes_of_operator,
+)
 from tarragon.cli.manifest.local_paths import local_only_files, this_machine
+from tarragon.cli.manifest.missing_scripts import missing_scripts
+from tarragon.cli.manifest.volume_mounts import mount_problems, unused_volumes
 from tarragon.cli.options.error_output import error_text
 from tarragon.cli.options.formats import FORMATTERS
-from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
+from tarragon.cli.options.settings import GlobalOptions, TarragonCommand, embedded_home
 from tarragon.cli.output.words import count, joined
 from tarragon.cli.targets.completion import complete_file
 from tarragon.kube.meta import Json
-from tarragon.plan.input.decode_and_validate import decode_and_validate
-from tarragon.plan.input.manifest import ManifestFile
+from tarragon.plan.input.decode_and_validate import DecodedJob, decode_and_validate
+from tarragon.plan.input.manifest import ManifestFile, ManifestJob
 from tarragon.plan.status.provenance import spec_digest
 
 MANIFEST_EXTENSIONS = frozenset({".yaml", ".yml", ".json"})
@@ -123,12 +131,39 @@ def _problems(settings: GlobalOptions, documents: ManifestFile, judged: FileResu
         generation = decoded.dialect.name if decoded.dialect is not None else "unknown generation"
         judged.jobs.append((job.name, generation, spec_digest(job.manifest.get("spec"))))
         problems += [job.with_line(problem) for problem in decoded.all_problems]
-        judged.warnings += [str(job.with_line(warning)) for warning in decoded.warnings]
-        if not settings.is_local:
-            judged.warnings += [
-                str(job.with_line(warning)) for warning in local_only_files(job.manifest, this_machine())
-            ]
+        warnings = [*decoded.warnings]
+        if decoded.job is not None:
+            rejected = _rejected(job, volumes_of_operator(decoded))
+            if settings.is_local:
+                problems += [job.with_line(problem) for problem in rejected]
+            else:
+                warnings += rejected  # the cluster may be of another version, or have a webhook that adds volumes
+            warnings += unused_volumes(job.manifest)
+        warnings += _here(job, decoded) if settings.is_local else local_only_files(job.manifest, this_machine())
+        judged.warnings += [str(job.with_line(warning)) for warning in warnings]
     return problems
+
+
+def _rejected(job: ManifestJob, provided: Collection[str]) -> Sequence[Problem]:
+    """Return why an API server would reject the pods of the job. Where we have more to say of a field, it says less."""
+    from tarragon.cli.manifest.pod_rules import rejected_fields
+
+    ours = list(mount_problems(job.manifest, provided))
+    paths = {problem.path for problem in ours}
+    return [*ours, *(problem for problem in rejected_fields(job.manifest, provided) if problem.path not in paths)]
+
+
+def _here(job: ManifestJob, decoded: DecodedJob) -> Sequence[Problem]:
+    """Return what keeps the job from running on this machine, from this folder. A cluster may well run it."""
+    if decoded.job is None:
+        return ()
+    images, faults = image_map(embedded_home(), {})
+    provided = [*commands_of_operator(decoded)]
+    missing = [
+        *missing_commands(job.manifest, decoded, images),
+        *missing_scripts(job.manifest, images, Path.cwd(), provided),
+    ]
+    return [*faults, *(replace(each, message=f"on this machine: {each.message}") for each in missing)]
 
 
 def _print(judged: FileResult, *, digests: bool) -> None:

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -23,12 +23,15 @@ from tarragon.cli.manifest.local_images import (
     ENVIRONMENTS,
     VOLUMES,
     WORKDIR,
+    commands_of_operator,
     image_map,
     missing_commands,
     script_needs,
     software_warnings,
+    volumes_of_operator,
 )
 from tarragon.cli.manifest.local_paths import local_only_files, this_machine
+from tarragon.cli.manifest.missing_scripts import missing_scripts
 from tarragon.cli.manifest.overrides import set_path, with_annotations_in_templates, with_environment, without_gpus
 from tarragon.cli.manifest.script import NO_OPTIONS, ScriptOptions, is_script, script_manifest
 from tarragon.cli.manifest.variables import (
@@ -39,6 +42,7 @@ from tarragon.cli.manifest.variables import (
     read_env_file,
     split_env_options,
 )
+from tarragon.cli.manifest.volume_mounts import mount_problems, unused_volumes
 from tarragon.cli.options.settings import NAMESPACE_FORM, GlobalOptions, embedded_home, is_namespace
 from tarragon.cli.output.words import count, joined
 from tarragon.cli.output.yaml_style import yaml_dump
@@ -144,9 +148,21 @@ class _File:
     documents: ManifestFile
     notes: Sequence[str] = ()
 
-    def with_line(self, document: ManifestObject, problem: Problem) -> Problem:
-        """Adds the problem's line. The manifest of a script has lines that nobody sees."""
-        return problem if is_script(self.name) else document.with_line(problem)
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where a job stands in FILE. The manifest of a script has lines that nobody sees: they are left out."""
+
+    file: _File
+    document: ManifestObject
+
+    def with_lines(self, problems: Iterable[Problem]) -> list[Problem]:
+        if is_script(self.file.name):
+            return list(problems)
+        return [self.document.with_line(problem) for problem in problems]
+
+    def warnings(self, problems: Iterable[Problem]) -> list[str]:
+        return [f"warning: {problem}" for problem in self.with_lines(problems)]
 
 
 def _file(target: ClusterTarget, name: str, changes: Overrides) -> _File:
@@ -159,23 +175,23 @@ def _file(target: ClusterTarget, name: str, changes: Overrides) -> _File:
 def _loaded(
     target: ClusterTarget, settings: GlobalOptions, file: _File, document: ManifestJob, changes: Overrides
 ) -> LoadedJob:
-    name, documents = file.name, file.documents
+    name, documents, source = file.name, file.documents, _Source(file, document)
     framework = document.framework
     job, notes = apply_overrides(framework, document.manifest, changes)
     decoded = decode_and_validate(framework, job)
     problems = [*decoded.all_problems, *_namespaces(documents, settings)]
     if problems:
-        raise invalid_manifest(name, [file.with_line(document, problem) for problem in problems])
+        raise invalid_manifest(name, source.with_lines(problems))
     env = _env_options(job, framework, changes)
     changes = replace(changes, environments={**env.environments, **changes.environments})
     job = as_new_job(framework, with_environment(job, env.variables, framework.main_container), decoded.dialect)
     adapted = (
         _for_this_machine(framework, job, decoded, changes)
         if target.is_local
-        else _for_a_cluster(target, file, document, job, changes)
+        else _for_a_cluster(target, source, decoded, job, changes)
     )
     if adapted.problems:
-        raise invalid_manifest(name, [file.with_line(document, problem) for problem in adapted.problems])
+        raise invalid_manifest(name, source.with_lines(adapted.problems))
     namespace = str(_metadata(job).get("namespace") or next(iter(_namespaces_in(documents)), target.namespace))
     return LoadedJob(
         framework=framework,
@@ -185,7 +201,7 @@ def _loaded(
             *file.notes,
             *notes,
             *([FORMER_SPELLING] if env.environments else []),
-            *(f"warning: {file.with_line(document, warning)}" for warning in decoded.warnings),
+            *source.warnings([*decoded.warnings, *unused_volumes(job)]),
             *adapted.notes,
         ],
         replaces_finished=changes.replaces_finished,
@@ -220,7 +236,11 @@ def _for_this_machine(framework: Framework, job: JsonObject, decoded: DecodedJob
     omitted = omitted_variables(job, framework.main_container, os.environ)
     return _Adapted(
         job=with_annotations_in_templates(job, kubelet_annotations(Path.cwd(), changes)),
-        problems=list(missing_commands(job, decoded, images)),
+        problems=[
+            *mount_problems(job, volumes_of_operator(decoded)),
+            *missing_commands(job, decoded, images),
+            *missing_scripts(job, images, Path.cwd(), [*commands_of_operator(decoded)]),
+        ],
         notes=[
             *software_warnings(job, framework, images, Path.cwd()),
             *needs.notes,
@@ -230,10 +250,14 @@ def _for_this_machine(framework: Framework, job: JsonObject, decoded: DecodedJob
 
 
 def _for_a_cluster(
-    target: ClusterTarget, file: _File, document: ManifestObject, job: JsonObject, changes: Overrides
+    target: ClusterTarget, source: _Source, decoded: DecodedJob, job: JsonObject, changes: Overrides
 ) -> _Adapted:
-    """Warns if the job seems to need something of this machine, which the cluster does not have."""
-    notes = [f"warning: {file.with_line(document, problem)}" for problem in local_only_files(job, this_machine())]
+    """Warns if the job seems to need what the cluster does not have: of this machine, or volumes that none defines.
+
+    A webhook of the cluster may add volumes.
+    """
+    notes = [*source.warnings([*mount_problems(job, volumes_of_operator(decoded))])]
+    notes += source.warnings(local_only_files(job, this_machine()))
     notes += [
         f"warning: {flag} works only on this machine: it is ignored on {target.name}"
         for flag, mapped in (("--image-env", changes.environments), ("--volume", changes.volumes))

@@ -17,9 +17,9 @@ from tarragon.cli.targets.environment import (
     needs_software,
 )
 from tarragon.frameworks.image_software import ImageSoftware
-from tarragon.frameworks.plugin import Framework
+from tarragon.frameworks.plugin import DiscoveryConfig, Framework
 from tarragon.frameworks.script_needs import NeededVariable, ScriptMistake
-from tarragon.job.model import Replica
+from tarragon.job.model import Replica, ReplicaSpec
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.pod_validation import main_container
 from tarragon.localcluster.home.home import Home
@@ -41,7 +41,7 @@ def image_map(place: Home, folders: Mapping[str, Path]) -> tuple[ImageMap, list[
 
 def missing_commands(job: JsonObject, decoded: DecodedJob, images: ImageMap) -> Iterator[Problem]:
     """Yields a problem for each container without a known command."""
-    provided = frozenset(_commands_of_operator(decoded))
+    provided = frozenset(commands_of_operator(decoded))
     for path, container in _containers(job):
         if path not in provided:
             command = container.get("command") or ()
@@ -49,18 +49,29 @@ def missing_commands(job: JsonObject, decoded: DecodedJob, images: ImageMap) -> 
             yield from [] if problem is None else [problem]
 
 
-def _commands_of_operator(decoded: DecodedJob) -> Iterator[str]:
+def commands_of_operator(decoded: DecodedJob) -> Iterator[str]:
     """Yields the path of each container to which the operator adds a command, as sshd to workers of MPI."""
+    for group, wiring in _wirings(decoded):
+        if not wiring.command:
+            continue
+        for number, container in enumerate(group.template.get("spec", {}).get("containers", [])):
+            if wiring.container in {"", container.get("name")}:
+                yield f"{group.field_path}.template.spec.containers[{number}]"
+
+
+def volumes_of_operator(decoded: DecodedJob) -> frozenset[str]:
+    """Returns the names of the volumes that the operator adds, as that of the host file of MPI."""
+    return frozenset(volume["name"] for _, wiring in _wirings(decoded) for volume in wiring.volumes)
+
+
+def _wirings(decoded: DecodedJob) -> Iterator[tuple[ReplicaSpec, DiscoveryConfig]]:
     if decoded.job is None or decoded.dialect is None:
         return
     wire = decoded.dialect.discovery_config(decoded.job, decoded.job.requested_size(), "")
     for group in decoded.job.replica_specs:
         wiring = wire(Replica(group.type, 0))
-        if wiring is None or not wiring.command:
-            continue
-        for number, container in enumerate(group.template.get("spec", {}).get("containers", [])):
-            if wiring.container in {"", container.get("name")}:
-                yield f"{group.field_path}.template.spec.containers[{number}]"
+        if wiring is not None:
+            yield group, wiring
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
