@@ -234,17 +234,6 @@ def test_a_reader_that_goes_away_is_no_error(shell: Shell) -> None:
     assert (ended.returncode, ended.stderr) == (141, b"")
 
 
-@pytest.mark.parametrize(
-    ("word", "meant"),
-    [("stop", "`delete` ends a job, `down` the local cluster"), ("ps", "`list`"), ("status", "`list`")],
-)
-def test_the_words_of_other_tools_lead_to_ours(shell: Shell, word: str, meant: str) -> None:
-    ended = shell(word)
-
-    assert ended.code == 2
-    assert f"unknown command {word}; did you mean {meant}?" in ended.err
-
-
 @pytest.mark.parametrize("name", ["run", "submit"])
 def test_the_file_is_named_by_an_option_too_as_kubectl_has_it(shell: Shell, name: str) -> None:
     assert "file nowhere.yaml not found" in shell(name, "-f", "nowhere.yaml").err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from importlib import import_module
@@ -46,6 +45,7 @@ COMMANDS = MappingProxyType(
             ("config", "config"),
             ("version", "version"),
             ("completion", "completion"),
+            ("help", "help"),
         )
     }
 )
@@ -66,19 +66,14 @@ Usage: {name} [--context NAME] [-n NAMESPACE] COMMAND [ARGS]
   Local    up  down  kubeconfig  check  debug-dump
   Cluster  operator  node          Files  convert  diff
   Plan     simulate  export-trace
-  More     examples  docs  config  version  completion
+  More     examples  docs  config  version  completion  help
 
 First: {program} examples
-Help:  {program} COMMAND --help
+Help:  {program} help COMMAND
 """
 
 JOBS = "TFJobs, MPIJobs, JAXJobs and SharePods"
 """What the registry of frameworks says in `kinds_in_words`, which is too much to import for help."""
-
-FOREIGN_NAMES = MappingProxyType(
-    {"stop": "`delete` ends a job, `down` the local cluster", "ps": "`list`", "status": "`list`"}
-)
-"""Names that other tools use for a command."""
 
 BROKEN_PIPE = 141
 """The exit code that a shell reports for SIGPIPE: `tarragon list | head -1` is not an error."""
@@ -143,7 +138,10 @@ def handle_broken_pipe() -> int:
 
 
 def _fail_unknown_command(ctx: click.Context, name: str) -> NoReturn:
-    near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
-    similar = FOREIGN_NAMES.get(name) or (f"`{near[0]}`" if near else "")
-    hint = f"did you mean {similar}?" if similar else f"the commands are {', '.join(COMMANDS)}"
+    from tarragon.cli.options.foreign_names import meant_command
+    from tarragon.cli.options.settings import GlobalOptions
+
+    settings = ctx.obj if isinstance(ctx.obj, GlobalOptions) else GlobalOptions()
+    hint = meant_command(name, COMMANDS, is_local=settings.is_local)
+    hint = hint or f"the commands are {', '.join(COMMANDS)}"
     raise click.UsageError(f"unknown command {name}; {hint}", ctx)
