@@ -13,7 +13,7 @@ import click
 from tarragon.base.errors import TarragonError
 from tarragon.cli.options.command_tree import RootGroup, handle_broken_pipe
 from tarragon.cli.options.error_output import error_text, is_verbose, report_bug
-from tarragon.cli.options.settings import GlobalOptions, global_options
+from tarragon.cli.options.settings import GlobalOptions, global_options, version_option
 from tarragon.cli.output.terminal import escape_output
 
 INTERRUPTED = 130
@@ -31,7 +31,7 @@ def _print_help(ctx: click.Context) -> None:
 
 root_command = RootGroup(
     name="tarragon",
-    params=global_options(),
+    params=[*global_options(), version_option()],
     callback=_print_help,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "TARRAGON"},

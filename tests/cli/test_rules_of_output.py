@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tarragon import __version__
 from tests.cli.conftest import Shell
 from tests.cli.manifests import worker
 
@@ -153,3 +154,33 @@ def test_rule_13_the_same_commands_are_about_this_machine_and_about_any_cluster(
     deleted = shell("delete", "digits", *there)
     assert (deleted.code, deleted.out) == (0, "tfjob/digits deleted\n")
     assert "on context " in deleted.err
+
+
+def test_a_quiet_command_prints_results_and_errors_and_nothing_else(shell: Shell) -> None:
+    file = shell.file("a.yaml", worker("digits", "print('trained')"))
+
+    assert shell("list", "-q").err == ""
+    ended = shell("run", "-q", file)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines()[0] == "[worker-0] trained"
+    assert ended.out.splitlines()[-1].startswith("Succeeded  digits in ")
+    waited = shell("-q", "wait", "digits")
+    assert (waited.out[:17], waited.err) == ("Succeeded  digits", "")
+    deleted = shell("delete", "digits", "-q")
+    assert (deleted.out, deleted.err) == ("tfjob/digits deleted\n", "")
+    submitted = shell("submit", "--quiet", file)
+    assert (submitted.out, submitted.err) == ("tfjob/digits\n", "")
+    assert 'Error: job "nope" not found' in shell("get", "nope", "-q").err
+
+
+def test_no_color_is_never_color(shell: Shell) -> None:
+    shell("run", shell.file("a.yaml", worker("digits", "pass")))
+
+    assert "\x1b[32mSucceeded" in shell("list", "--color", "always").out
+    assert "\x1b" not in shell("list", "--color", "always", "--no-color").out
+    assert "\x1b" not in replace(shell, variables={"TARRAGON_COLOR": "always"})("--no-color", "list").out
+
+
+def test_the_version_is_an_option_too_that_no_variable_sets(shell: Shell) -> None:
+    assert shell("--version").out == f"tarragon {__version__}\n"
+    assert replace(shell, variables={"TARRAGON_VERSION": "1"})("config", "path").out.endswith("config.yaml\n")

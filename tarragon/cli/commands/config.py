@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from tarragon.cli.options.notes import print_note
 from tarragon.cli.options.settings import TarragonCommand
 
 FORMS = ("table", "json", "yaml")
@@ -53,7 +54,7 @@ def view(ctx: click.Context, *, with_origin: bool, everything: bool, form: str) 
         click.echo(FORMATTERS[form](config_document(found.path, shown)))
         return
     if not shown:
-        click.echo(f"No settings in {found.path} or the environment", err=True)
+        print_note(f"No settings in {found.path} or the environment")
         return
     header = ("KEY", "VALUE", "ORIGIN")[: 3 if with_origin else 2]
     rows = [(each.key, _text(each.value), each.origin)[: len(header)] for each in shown]
@@ -73,7 +74,7 @@ def set_key(ctx: click.Context, key: str, value: str) -> None:
     found = read_config()
     parsed = validated_value(ctx.find_root(), found, key, value)
     _write(found.path, _nested({**found.values, key: parsed}))
-    click.echo(f"{key} set in {found.path}", err=True)
+    print_note(f"{key} set in {found.path}")
 
 
 @command.command("unset", cls=_Subcommand)
@@ -86,7 +87,7 @@ def unset(key: str) -> None:
     if key not in found.values:
         raise unknown_setting(found.path, key, list(found.values))
     _write(found.path, _nested({name: value for name, value in found.values.items() if name != key}))
-    click.echo(f"{key} unset in {found.path}", err=True)
+    print_note(f"{key} unset in {found.path}")
 
 
 @command.command("path", cls=_Subcommand)
@@ -126,7 +127,7 @@ def _write(path: Path, values: Mapping[str, object]) -> None:
     if any(line.lstrip().startswith("#") for line in before.splitlines()):
         backup = path.with_name(f"{path.name}.before")
         backup.write_text(before)
-        click.echo(f"warning: comments were removed; the previous file is saved as {backup}", err=True)
+        print_note(f"warning: comments were removed; the previous file is saved as {backup}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name}.new")

@@ -18,6 +18,7 @@ from tarragon.cli.debugdump.collection import LOG_TAIL_LINES, DebugDump, collect
 from tarragon.cli.debugdump.redaction import Redactor
 from tarragon.cli.jobview.jobs import ClusterJob, find_job, list_jobs
 from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.options.notes import print_note
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand, embedded_home
 from tarragon.cli.output.finding import finding_lines
 from tarragon.cli.output.style import uncolored
@@ -53,10 +54,10 @@ def command(settings: GlobalOptions, *, name: str | None, output: Path | None) -
     path = output or Path(f"tarragon-debug-{clock.now():%Y%m%d-%H%M%S}.tar.gz")
     _write(path, files)
     for file in files:
-        click.echo(f"  {file}", err=True)
+        print_note(f"  {file}")
     for missing in dump.not_included:
-        click.echo(f"not included: {dump.redactor.redact_text(missing)}", err=True)
-    click.echo("Known secrets are redacted. Review the archive before you send it.", err=True)
+        print_note(f"not included: {dump.redactor.redact_text(missing)}")
+    print_note("Known secrets are redacted. Review the archive before you send it.")
     click.echo(str(path))
 
 

@@ -12,6 +12,7 @@ from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.manifest.comparison import ObjectDiff, compare_job, compare_object
 from tarragon.cli.manifest.file_command import file_argument
 from tarragon.cli.manifest.loading import LoadedJob, Overrides, load
+from tarragon.cli.options.notes import print_note
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
 from tarragon.cli.output.style import Paint, painter
 from tarragon.cli.targets.completion import complete_file
@@ -52,14 +53,14 @@ def _found(settings: GlobalOptions, name: str) -> Sequence[ObjectDiff]:
     target = resolve_target(settings)
     loaded = load(target, settings, name, Overrides())
     for text in loaded.notes:
-        click.echo(text, err=True)
+        print_note(text)
     return asyncio.run(_compared(target, loaded))
 
 
 def _show(found: Sequence[ObjectDiff], name: str, paint: Paint) -> None:
     for each in found:
         for note in each.notes:
-            click.echo(note, err=True)
+            print_note(note)
         for line in each.lines(name):
             click.echo(_colored(line, paint), color=True)
 

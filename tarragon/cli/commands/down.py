@@ -11,6 +11,7 @@ import click
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.cli.jobview.jobs import list_jobs
+from tarragon.cli.options.notes import print_note
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand, embedded_home
 from tarragon.cli.output.words import count, joined
 from tarragon.cli.targets.resolving import require_local
@@ -38,12 +39,12 @@ async def _down(home_folder: Home, clock: Clock) -> None:
     stopped = [f"process {ended.pid}"] if ended is not None else []
     stopped += [count(containers, "container")] if containers else []
     if not stopped:
-        click.echo(f"The local cluster in {home_folder.folder} is not running.", err=True)
+        print_note(f"The local cluster in {home_folder.folder} is not running.")
         return
-    click.echo(f"Stopped the local cluster in {home_folder.folder}: {' and '.join(stopped)}.", err=True)
+    print_note(f"Stopped the local cluster in {home_folder.folder}: {' and '.join(stopped)}.")
     unfinished = await _unfinished(home_folder)
     if unfinished:
-        click.echo(f"Unfinished jobs, restarted at the next start: {joined(unfinished)}.", err=True)
+        print_note(f"Unfinished jobs, restarted at the next start: {joined(unfinished)}.")
 
 
 def _running_containers(home_folder: Home) -> int:

@@ -15,6 +15,7 @@ from tarragon.cli.jobview.queueing import JobKey, is_queued, queue_positions
 from tarragon.cli.jobview.rows import fit_width
 from tarragon.cli.jobview.target import ClusterReader
 from tarragon.cli.options.formats import FORMATTERS, OUTPUT_FORMATS, list_object, print_table, without_managed_fields
+from tarragon.cli.options.notes import print_note
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
 from tarragon.cli.output.terminal import Sink, sink_of, size
 from tarragon.cli.targets.resolving import resolve_target
@@ -106,7 +107,7 @@ async def _list(wanted: JobTable, clock: Clock) -> None:
         _show([table.header, *(table.row(job, clock.now(), queue) for job in jobs)], table)
     else:
         where = f" in namespace {wanted.selection.namespace}; -A shows all" if wanted.selection.namespace else ""
-        click.echo(f"No jobs{where}", err=True)
+        print_note(f"No jobs{where}")
 
 
 async def _queue(reader: ClusterReader, jobs: Sequence[ClusterJob], selection: Selector) -> Mapping[JobKey, int]:

@@ -13,6 +13,7 @@ from tarragon.cli.manifest.dry_run_options import dry_run_options, print_dry_run
 from tarragon.cli.manifest.file_command import FileCommand, file_input
 from tarragon.cli.manifest.loading import load
 from tarragon.cli.options.arguments import duration
+from tarragon.cli.options.notes import print_note
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.targets.completion import complete_file
 from tarragon.cli.targets.next_commands import WHILE_RUNNING, next_commands
@@ -71,5 +72,5 @@ def command(
         return asyncio.run(run_attached(where, settings.terminal(), loaded, wanted))
     job = asyncio.run(submit_job(where, loaded, SystemClock(), is_once=True))
     click.echo(job.name)
-    click.echo("\n".join(next_commands(where.command_prefix, job.command_key, WHILE_RUNNING)), err=True)
+    print_note("\n".join(next_commands(where.command_prefix, job.command_key, WHILE_RUNNING)))
     return 0

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from tarragon.cli.options.arguments import duration
 from tarragon.cli.options.durations import seconds_option
+from tarragon.cli.options.notes import print_note
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
 from tarragon.cli.targets.completion import complete_file
 from tarragon.scheduling.api.rules import DEFAULT_POLICY, POLICY_NAMES
@@ -202,7 +203,7 @@ def command(
         _write_report(report, f"Simulation of {trace.name}", table_rows(summaries_of(results), least), results)
     _print_results(results, least, form, settings)
     if reason := why_no_lp(found):
-        click.echo(f"without the bound by linear programming: {reason}", err=True)
+        print_note(f"without the bound by linear programming: {reason}")
 
 
 def _print_results(results: Sequence[PolicyResult], least: LowerBounds, form: str, settings: GlobalOptions) -> None:
@@ -286,7 +287,7 @@ def _print_what_if(settings: GlobalOptions, asked: WhatIf, form: str) -> None:
     target = resolve_target(settings)
     jobs = load_jobs(target, settings, asked)
     for note in dict.fromkeys(note for job in jobs for note in job.notes):
-        click.echo(note, err=True)
+        print_note(note)
 
     async def ask() -> WhatIfResult:
         async with target.watching() as reader:
@@ -301,8 +302,8 @@ def _print_what_if(settings: GlobalOptions, asked: WhatIf, form: str) -> None:
         click.echo()
     print_lines(report.summary_lines())
     for note in report.notes():
-        click.echo(note, err=True)
-    click.echo(f"this is a simulation: nothing was changed on {target.name}", err=True)
+        print_note(note)
+    print_note(f"this is a simulation: nothing was changed on {target.name}")
 
 
 def _known(name: str) -> str:

@@ -15,6 +15,7 @@ from tarragon.cli.manifest.dry_run_options import dry_run_options, print_dry_run
 from tarragon.cli.manifest.file_command import FileCommand, file_input
 from tarragon.cli.manifest.loading import LoadedJob, load_all
 from tarragon.cli.options.arguments import duration
+from tarragon.cli.options.notes import print_note
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.targets.completion import complete_file
 from tarragon.cli.targets.next_commands import WHILE_RUNNING, next_commands
@@ -89,11 +90,8 @@ def command(
         from tarragon.cli.follow.waiting import wait_and_report
 
         return asyncio.run(wait_and_report(target, settings, jobs[0], (), limit, watches=watches))
-    click.echo(
-        "\n".join(
-            hint for job in jobs for hint in next_commands(target.command_prefix, job.command_key, WHILE_RUNNING)
-        ),
-        err=True,
+    print_note(
+        "\n".join(hint for job in jobs for hint in next_commands(target.command_prefix, job.command_key, WHILE_RUNNING))
     )
     return 0
 
@@ -107,7 +105,8 @@ def confirm_large_jobs(target: ClusterTarget, loaded: Sequence[LoadedJob], most_
     jobs = training_jobs(loaded)
     if not is_large(jobs, most_gpus):
         return
+    asks = not is_agreed and sys.stdin.isatty() and sys.stderr.isatty()
     for line in size_table(jobs):
-        click.echo(line, err=True)
-    if not is_agreed and sys.stdin.isatty() and sys.stderr.isatty():
+        click.echo(line, err=True) if asks else print_note(line)
+    if asks:
         click.confirm(f"Submit this to {target.name}?", abort=True, err=True)

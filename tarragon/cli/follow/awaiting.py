@@ -18,6 +18,7 @@ from tarragon.cli.jobview.follower import JobFollower
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.progress import RUNNING, Progress
 from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.options.notes import print_note
 from tarragon.cli.output.interrupts import SIGNAL_EXIT_BASE, SignalHandler, handled_signals
 from tarragon.cli.output.terminal import Terminal
 from tarragon.cli.output.words import duration_text
@@ -67,17 +68,18 @@ async def wait_for_job(
         return _met(follower, wanted)
     with handled_signals() as signals:
         if wanted.limit is None:
-            _note(f"Waiting for {job.name} without a time limit; --timeout sets one.")
-        left = await _until(target.follow(follower, clock, _note), reached, wanted.limit, signals, never_fits)
+            print_note(f"Waiting for {job.name} without a time limit; --timeout sets one.")
+        left = await _until(target.follow(follower, clock, print_note), reached, wanted.limit, signals, never_fits)
     if reached.is_set() or follower.is_over:
         return WaitResult(follower=follower, exit_code=0) if reached.is_set() else _met(follower, wanted)
     if left is None and never_fits.noticed.done():
-        _note(never_fits_message(job, follower.progress))
-        _note(f"  It waits until you delete it: {command_line(target.command_prefix, job.command_key, 'delete')}")
+        click.echo(never_fits_message(job, follower.progress), err=True)
+        delete = command_line(target.command_prefix, job.command_key, "delete")
+        click.echo(f"  It waits until you delete it: {delete}", err=True)
         return WaitResult(follower=follower, exit_code=NEVER_FITS)
     if left is None:
         goal = "reached that state" if wanted.states else "ended"
-        _note(f"{job.name} has not {goal} within {duration_text(wanted.limit or 0)}.")
+        click.echo(f"{job.name} has not {goal} within {duration_text(wanted.limit or 0)}.", err=True)
     return WaitResult(follower=follower, exit_code=UNFINISHED if left is None else left, is_detached=left is not None)
 
 
@@ -95,10 +97,10 @@ class _StallNotes:
     def progressed(self, progress: Progress) -> None:
         reason = stall_reason(progress)
         if reason not in {"", self._last_reason}:
-            _note(f"{self._name} is {progress.state}: {reason}")
+            print_note(f"{self._name} is {progress.state}: {reason}")
             self._has_reported_stall = True
         elif self._has_reported_stall and not reason and progress.state == RUNNING:
-            _note(f"{self._name} is now {progress.state}.")
+            print_note(f"{self._name} is now {progress.state}.")
             self._has_reported_stall = False
         self._last_reason = reason
 
@@ -125,10 +127,6 @@ async def _until(
         reaches.cancel()
         await asyncio.gather(follows, reaches, return_exceptions=True)
         await never_fits.close()
-
-
-def _note(text: str) -> None:
-    click.echo(text, err=True)
 
 
 def _met(follower: JobFollower, wanted: WaitGoal) -> WaitResult:

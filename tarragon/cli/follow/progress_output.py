@@ -59,14 +59,39 @@ class ProgressOutput(Protocol):
 
 def progress_output_for(stage: OutputStreams) -> ProgressOutput:
     """Returns the output for this terminal."""
+    if stage.terminal.is_quiet:
+        return QuietOutput(stage)
     return LiveOutput(stage) if stage.terminal.is_live else LineOutput(stage)
 
 
-class LineOutput:
-    """Prints one line per change, with the time: for CI, pipes and files."""
+class QuietOutput:
+    """Prints the logs alone."""
 
     def __init__(self, stage: OutputStreams) -> None:
         self._stage = stage
+
+    def show_progress(self, progress: Progress) -> None:
+        pass
+
+    def show_logs(self, replica: Replica, lines: Sequence[tuple[str, str]]) -> None:
+        self._stage.write_logs(prefixed_lines(replica, [text for _, text in lines], self._stage.terminal))
+        self._stage.out.flush()
+
+    def show_note(self, text: str) -> None:
+        pass
+
+    def tick(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class LineOutput(QuietOutput):
+    """Prints one line per change, with the time: for CI, pipes and files."""
+
+    def __init__(self, stage: OutputStreams) -> None:
+        super().__init__(stage)
         self._before: Progress | None = None
 
     def show_progress(self, progress: Progress) -> None:
@@ -74,19 +99,9 @@ class LineOutput:
             self.show_note(line)
         self._before = progress
 
-    def show_logs(self, replica: Replica, lines: Sequence[tuple[str, str]]) -> None:
-        self._stage.write_logs(prefixed_lines(replica, [text for _, text in lines], self._stage.terminal))
-        self._stage.out.flush()
-
     def show_note(self, text: str) -> None:
         self._stage.err.write(f"{self._stage.now():%H:%M:%S}Z  {text}\n")
         self._stage.err.flush()
-
-    def tick(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 class LiveOutput:

@@ -21,6 +21,7 @@ from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.manifest.replica_environments import replica_environments
 from tarragon.cli.options.command_tree import handle_broken_pipe
 from tarragon.cli.options.formats import print_lines
+from tarragon.cli.options.notes import print_note
 from tarragon.cli.output.interrupts import SIGNAL_EXIT_BASE
 from tarragon.cli.output.style import Paint
 from tarragon.cli.output.terminal import Sink, sink_of
@@ -179,4 +180,4 @@ def _say(message: str, commands: Iterable[str]) -> None:
         click.echo(message, err=True)
     suggestions = list(commands)
     if suggestions:
-        click.echo("\n".join(["", *suggestions]), err=True)
+        print_note("\n".join(["", *suggestions]))

@@ -12,6 +12,7 @@ from tarragon.cli.jobview.jobs import ClusterJob, find_job
 from tarragon.cli.jobview.schema import document
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.options.formats import FORMATTERS
+from tarragon.cli.options.notes import print_note
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.output.words import duration_text
 from tarragon.cli.targets.next_commands import WHILE_RUNNING, next_commands
@@ -43,8 +44,8 @@ async def wait_and_report(
     met = await wait_for_job(target, job, wanted, clock, settings.terminal())
     seconds = met.follower.progress.elapsed(clock.now())
     if met.is_detached:
-        click.echo(f"Detached from {job.name}: it continues in {job.key.namespace} on {target.name}.", err=True)
-        click.echo("\n".join(next_commands(target.command_prefix, job.command_key, WHILE_RUNNING)), err=True)
+        print_note(f"Detached from {job.name}: it continues in {job.key.namespace} on {target.name}.")
+        print_note("\n".join(next_commands(target.command_prefix, job.command_key, WHILE_RUNNING)))
     click.echo(_result_line(met, job, seconds) if form is None else FORMATTERS[form](_fields(met, job, seconds)))
     return met.exit_code
 

@@ -14,6 +14,7 @@ from tarragon.cli.jobview.leftovers import used_objects
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.manifest.dependencies import may_exist
 from tarragon.cli.options.error_output import error_text
+from tarragon.cli.options.notes import print_note
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.output.words import joined
 from tarragon.cli.targets.ending import start_deletion, wait_until_deleted
@@ -44,12 +45,12 @@ async def _delete_all(target: ClusterTarget, jobs: Sequence[ClusterJob], clock: 
         for job in jobs:
             await start_deletion(http, job)
             # Printed after the request succeeded, so that a user who may not delete the job does not read it.
-            click.echo(f"Deleting {job.name} in {job.key.namespace} on {target.name}", err=True)
-            await wait_until_deleted(http, job, clock, lambda text: click.echo(text, err=True))
+            print_note(f"Deleting {job.name} in {job.key.namespace} on {target.name}")
+            await wait_until_deleted(http, job, clock, print_note)
             click.echo(f"{job.name} deleted")
             note = _kept(target, job, await remaining_dependencies(http, job))
             if note:
-                click.echo(note, err=True)
+                print_note(note)
 
 
 async def remaining_dependencies(cluster: Client, job: ClusterJob) -> Sequence[str]:

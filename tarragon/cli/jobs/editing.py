@@ -17,6 +17,7 @@ from tarragon.cli.jobview.live import JobWatch
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.options.arguments import WaitOptions
 from tarragon.cli.options.error_output import error_text
+from tarragon.cli.options.notes import print_note
 from tarragon.cli.output.words import duration_text
 from tarragon.client.errors import Conflict
 from tarragon.client.port import Client
@@ -92,10 +93,10 @@ async def _edit(cluster: Client, target: ClusterTarget, job: ClusterJob, edit: J
             found = await cluster.patch(job.framework.resource, job.key, patch)
         except Conflict:
             continue
-        click.echo(f"{edit.in_progress_verb} {job.name} in {job.key.namespace} on {target.name}", err=True)
+        print_note(f"{edit.in_progress_verb} {job.name} in {job.key.namespace} on {target.name}")
         now = replace(read_job(job.framework, found), is_offline=False)
         for note in edit.notes(job, now):
-            click.echo(note, err=True)
+            print_note(note)
         click.echo(f"{job.name} {edit.past_participle}")
         return now
     raise JobNotEditable(f"{job.name} was modified by others {_ATTEMPTS} times in a row", remedy="try again")

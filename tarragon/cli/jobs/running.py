@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import click
-
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.cli.follow.attending import FollowEnd, FollowSession
 from tarragon.cli.follow.verdict import report_outcome
@@ -13,6 +11,7 @@ from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.manifest.loading import LoadedJob
 from tarragon.cli.manifest.submission import Submitter
+from tarragon.cli.options.notes import print_note
 from tarragon.cli.output.style import painter
 from tarragon.cli.output.terminal import Terminal
 from tarragon.cli.targets.ending import delete_job
@@ -22,7 +21,7 @@ async def submit_job(target: ClusterTarget, loaded: LoadedJob, clock: Clock, *, 
     """Submit the job and the objects it needs, print notes on stderr, and return the job as stored."""
 
     def note(text: str) -> None:
-        click.echo(text, err=True)
+        print_note(text)
 
     for text in loaded.notes:
         note(text)

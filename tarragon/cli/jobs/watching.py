@@ -10,8 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-import click
-
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.cli.jobs.listing import JobTable, sort_jobs
@@ -20,6 +18,7 @@ from tarragon.cli.jobview.queueing import JobKey, job_key, queue_positions
 from tarragon.cli.jobview.rows import deleted_row, fit_width, min_width_row
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.options.formats import print_table, table_lines
+from tarragon.cli.options.notes import print_note
 from tarragon.cli.output.screen import LiveRows
 from tarragon.cli.output.terminal import size
 from tarragon.client.errors import ApiError, Forbidden, Unauthorized, Unavailable
@@ -177,12 +176,12 @@ class ConnectionMonitor:
         if self._where.is_local:
             raise TarragonError("the local cluster stopped") from error
         if not self._is_lost:
-            click.echo(f"{self._where.name} does not answer ({error.summary}); retrying.", err=True)
+            print_note(f"{self._where.name} does not answer ({error.summary}); retrying.")
         self._is_lost = True
 
     def recovered(self) -> None:
         if self._is_lost:
-            click.echo(f"{self._where.name} answers again.", err=True)
+            print_note(f"{self._where.name} answers again.")
         self._is_lost = False
 
 

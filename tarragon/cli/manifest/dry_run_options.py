@@ -11,6 +11,7 @@ import click
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.manifest.file_command import DRY_RUN, DRY_RUNS
 from tarragon.cli.manifest.loading import LoadedJob
+from tarragon.cli.options.notes import print_note
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,7 +48,7 @@ def print_dry_run(target: ClusterTarget, loaded: Sequence[LoadedJob], dry_run: s
     from tarragon.cli.options.formats import json_text, list_object, yaml_text
 
     def note(text: str) -> None:
-        click.echo(text, err=True)
+        print_note(text)
 
     for text in (text for each in loaded for text in each.notes):
         note(text)

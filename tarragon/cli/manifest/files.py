@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
-import click
-
 from tarragon.base.errors import TarragonError
+from tarragon.cli.options.notes import print_note
 
 MAX_BYTES = 16 * 2**20
 """Bytes. Anything larger is not a manifest: etcd stores no object above 1.5 MB."""
@@ -29,7 +28,7 @@ def read_file(name: str) -> bytes:
     """Returns the content of FILE. Raises UnreadableFile."""
     if name == "-":
         if sys.stdin.isatty():
-            click.echo("Reading the manifest from standard input; press Ctrl-D to end it.", err=True)
+            print_note("Reading the manifest from standard input; press Ctrl-D to end it.")
         return _bounded(sys.stdin.buffer, "standard input")
     if name.startswith(_URLS):
         return _fetched(name)

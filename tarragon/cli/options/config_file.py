@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tarragon.kube.meta import Json
 
 VARIABLE = "TARRAGON_CONFIG"
-GLOBAL_KEYS = ("context", "kubeconfig", "namespace", "verbose", "color")
+GLOBAL_KEYS = ("context", "kubeconfig", "namespace", "verbose", "quiet", "color", "no-color")
 """Top-level keys: the global options. All other keys are below the name of their command."""
 KUBECTL_KEYS = frozenset({"context", "kubeconfig"})
 """Keys that `kubectl tarragon` ignores in the file: it takes them from kubectl."""
@@ -122,6 +122,7 @@ def _value(path: Path, key: str, found: Json) -> Value:
 def flags_of(command: click.Command) -> Mapping[str, click.Option]:
     """Returns a command's options by flag name: `timeout` for --timeout, whatever the parameter is called."""
     options = (param for param in command.params if isinstance(param, click.Option) and not param.hidden)
+    options = (option for option in options if not option.is_eager)  # --version ends the program
     return {flag_name(option): option for option in options}
 
 

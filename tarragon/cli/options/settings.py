@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
+from tarragon import __version__
 from tarragon.cli.output.terminal import ColorChoice, Terminal, current_terminal
 from tarragon.kube import name_validation
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 LOCAL = "local"
 GLOBAL_OPTIONS_HELP = (
-    "Global options: --context NAME, --kubeconfig FILE, -n NAMESPACE, -v, --color auto|always|never. Environment "
-    "variables set options too (TARRAGON_NAMESPACE=ml tarragon list); `tarragon config` saves defaults."
+    "Global options: --context NAME, --kubeconfig FILE, -n NAMESPACE, -v, -q, --color auto|always|never, --no-color. "
+    "Environment variables set options too (TARRAGON_NAMESPACE=ml tarragon list); `tarragon config` saves defaults."
 )
 NAMESPACE_FORM = "lowercase letters, digits and '-', at most 63 characters"
 _COLORS: Mapping[str, ColorChoice] = MappingProxyType({"auto": "auto", "always": "always", "never": "never"})
@@ -39,7 +40,10 @@ class GlobalOptions:
     is_plugin: bool = False
     explicit_namespace: str = ""
     is_verbose: bool = False
+    is_quiet: bool = False
     color: ColorChoice = "auto"
+    has_no_color: bool = False
+    """Whether --no-color was given, which wins over `color`, wherever that comes from."""
 
     @property
     def is_local(self) -> bool:
@@ -52,7 +56,8 @@ class GlobalOptions:
         return "kubectl tarragon" if self.is_plugin else "tarragon"
 
     def terminal(self) -> Terminal:
-        return current_terminal(self.color)
+        terminal = current_terminal("never" if self.has_no_color else self.color)
+        return replace(terminal, is_quiet=True, is_live=False) if self.is_quiet else terminal
 
 
 def embedded_home() -> Home:
@@ -137,7 +142,7 @@ def global_options(*, are_hidden: bool = False) -> list[click.Parameter]:
     """
 
     def option(*names: str, text: str, kind: click.Choice[str] | None = None) -> click.Option:
-        is_flag = "--verbose" in names
+        is_flag = names[-1] in _FLAGS
         return click.Option(
             names,
             type=kind,
@@ -156,8 +161,29 @@ def global_options(*, are_hidden: bool = False) -> list[click.Parameter]:
         option("--kubeconfig", text="path to a kubeconfig; without --context, its current context is used"),
         option("-n", "--namespace", text="the namespace to use; by default the context's"),
         option("-v", "--verbose", text="print more details, and tracebacks of errors"),
+        option("-q", "--quiet", text="print only results and errors: no notes, no progress"),
         option("--color", text="when to use colors; by default auto", kind=click.Choice(list(_COLORS))),
+        option("--no-color", text="the same as --color never"),
     ]
+
+
+def version_option() -> click.Option:
+    """Returns `--version` of the root command. It is no setting: it ends the program."""
+    return click.Option(
+        ["--version"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        allow_from_autoenv=False,
+        callback=_print_version,
+        help="print the version of tarragon, and exit",
+    )
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, value: object) -> None:
+    if value and not ctx.resilient_parsing:
+        click.echo(f"tarragon {__version__}")
+        ctx.exit()
 
 
 def _contexts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -178,6 +204,7 @@ def _files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     return complete_file(ctx, param, incomplete)
 
 
+_FLAGS = frozenset({"--verbose", "--quiet", "--no-color"})
 _METAVARS = MappingProxyType({"--context": "NAME", "--kubeconfig": "FILE", "--namespace": "NAMESPACE"})
 _COMPLETED = MappingProxyType({"--context": _contexts, "--kubeconfig": _files, "--namespace": _namespaces})
 
@@ -202,6 +229,8 @@ _CHANGES: Mapping[str, Callable[[GlobalOptions, str], GlobalOptions]] = MappingP
         "kubeconfig": lambda before, value: replace(before, kubeconfig=value),
         "namespace": lambda before, value: replace(before, explicit_namespace=value),
         "verbose": lambda before, _: replace(before, is_verbose=True),
+        "quiet": lambda before, _: replace(before, is_quiet=True),
+        "no_color": lambda before, _: replace(before, has_no_color=True),
         "color": lambda before, value: replace(before, color=_COLORS[value]),
     }
 )

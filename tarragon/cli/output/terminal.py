@@ -12,9 +12,7 @@ from enum import Enum
 from io import TextIOWrapper
 from typing import Literal, TextIO
 
-import click
-
-from tarragon.base.escaping import escaped_line, escaping_stream
+from tarragon.base.escaping import escaping_stream
 
 ColorChoice = Literal["auto", "always", "never"]
 
@@ -38,6 +36,8 @@ class Terminal:
     is_live: bool
     shows_logs: bool
     """Whether stdout is the terminal too: logs then scroll above the progress."""
+    is_quiet: bool = False
+    """Whether progress and notes are omitted."""
 
 
 def terminal_for(color: ColorChoice, env: Mapping[str, str], out: Sink, err: Sink) -> Terminal:
@@ -93,8 +93,3 @@ def size(stream: TextIO) -> os.terminal_size:
     except (OSError, ValueError):
         return _DEFAULT_SIZE
     return found if found.columns and found.lines else _DEFAULT_SIZE
-
-
-def print_warning(text: str) -> None:
-    """Print a warning of the API server, as those of our own."""
-    click.echo(f"warning: {escaped_line(text)}", err=True)

@@ -10,14 +10,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import click
-
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.cli.jobview.target import ClusterReader, CommandPrefix, Notify
+from tarragon.cli.options.notes import print_note, print_warning
 from tarragon.cli.options.settings import LOCAL
 from tarragon.cli.output.invocation import current_invocation
-from tarragon.cli.output.terminal import print_warning
 from tarragon.client.errors import NotFound, Unauthorized, Unavailable
 from tarragon.client.port import ALL_OBJECTS, ObjectList, Selector
 from tarragon.kube.meta import Key, Resource
@@ -85,10 +83,10 @@ class EmbeddedTarget:
             async with embedded_client(place, server.url) as http:
                 yield http
         elif not place.store_path.exists():
-            click.echo(f"No local cluster exists in {place.folder} yet.", err=True)
+            print_note(f"No local cluster exists in {place.folder} yet.")
             yield EmptyReader()
         else:
-            click.echo(f"The local cluster in {place.folder} is not running; showing its last stored state.", err=True)
+            print_note(f"The local cluster in {place.folder} is not running; showing its last stored state.")
             stored = OfflineCluster.open(place.store_path)
             try:
                 yield stored

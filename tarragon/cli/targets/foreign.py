@@ -14,9 +14,9 @@ from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.cli.jobview.jobs import NotInstalled
 from tarragon.cli.jobview.target import ClusterReader, CommandPrefix, Notify
+from tarragon.cli.options.notes import print_warning
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.output.invocation import current_invocation
-from tarragon.cli.output.terminal import print_warning
 from tarragon.cli.targets.refusals import translate_error
 from tarragon.client.errors import ApiError, NotFound, Unavailable
 from tarragon.client.http.client import HttpClient

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import click
-
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.cli.jobview.follower import JobFollower
@@ -21,6 +19,7 @@ from tarragon.cli.jobview.jobs import (
 )
 from tarragon.cli.jobview.log_listener import LogStreamer
 from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.options.notes import print_note
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.output.words import count, joined
 from tarragon.cli.targets.log_filter import LogPrinter, LogQuery
@@ -81,7 +80,7 @@ async def _print_cluster_logs(cluster: Client, job: ClusterJob, wanted: LogQuery
         options = replace(options, tail_lines=None)
     found = await fetch_pod_logs(cluster, job, wanted.selects, options)
     for text in found.notes:
-        click.echo(text, err=True)
+        print_note(text)
     printer.print_stored(merged_pod_lines(found, wanted.tail, wanted.matches))
 
 
@@ -101,7 +100,7 @@ def _kept_logs(target: ClusterTarget, name: str, wanted: LogQuery, remedy: str) 
     names = sorted({name_with_kind(job.framework, parsed.name) for job in jobs})
     if len(names) > 1 and not parsed.names_kind:
         raise AmbiguousName(f"there are logs of deleted jobs of {len(names)} kinds", names)
-    click.echo(f"{name} is deleted; showing its kept logs.", err=True)
+    print_note(f"{name} is deleted; showing its kept logs.")
     if wanted.job_number is None:
         _note_earlier(parsed.name, len(jobs) - 1)
     return _matching_lines(
@@ -123,12 +122,12 @@ def _runs_of_number(jobs: Sequence[StoredJob], key: Key, number: int) -> Sequenc
 def _note_earlier(name: str, earlier: int) -> None:
     if earlier > 0:
         verb = "is" if earlier == 1 else "are"
-        click.echo(f"{count(earlier, 'earlier run')} of {name} {verb} kept: `--run 1` shows the oldest.", err=True)
+        print_note(f"{count(earlier, 'earlier run')} of {name} {verb} kept: `--run 1` shows the oldest.")
 
 
 async def _follow(target: ClusterTarget, job: ClusterJob, clock: Clock, wanted: LogQuery, printer: LogPrinter) -> None:
     def note(text: str) -> None:
-        click.echo(text, err=True)
+        print_note(text)
 
     listener = LogStreamer(job.framework.main_container, clock, printer.print_lines, wanted.log_options(clock.now()))
     listener.select(wanted.selects)
@@ -154,7 +153,7 @@ def _matching_lines(runs: Sequence[StoredRun], wanted: LogQuery) -> Iterator[Log
         return merged_stored_lines(of_container, wanted.tail, wanted.since, wanted.matches)
     before = _before_last(of_container)
     if not before:
-        click.echo("no replica was restarted: --previous has nothing to show", err=True)
+        print_note("no replica was restarted: --previous has nothing to show")
     return merged_stored_lines(before, wanted.tail, wanted.since, wanted.matches)
 
 
