@@ -57,7 +57,8 @@ def test_a_job_is_submitted_seen_waited_for_and_deleted(shell: Shell) -> None:
 
     assert (submitted.code, submitted.out) == (0, "tfjob/digits\n")
     assert re.match(r"Succeeded  digits after \d+\.\d+ s", waited.out)
-    assert row[0].split() == ["NAME", "STATE", "READY", "GPUS", "QUEUE", "RESTARTS", "AGE", "PROGRESS", "OR", "REASON"]
+    columns = "NAME STATE READY GPUS QUEUE RESTARTS DURATION AGE PROGRESS OR REASON"
+    assert " ".join(row[0].split()) == columns
     assert row[1].split()[:6] == ["digits", "Succeeded", "0/2", "-", "-", "0"]
     assert wide[1].split()[:3] == ["default", "digits", "Succeeded"]
     assert "TFJob   worker 2   local" in wide[1]

@@ -56,6 +56,20 @@ def test_a_job_that_was_deleted_and_is_still_there_is_stopping() -> None:
     assert cell(a_job(JobStatus(phase=Phase.SUCCEEDED), deleted=at(3)), "STATE") == "Succeeded"
 
 
+def test_a_job_says_how_long_it_ran_or_has_been_running() -> None:
+    assert cell(a_job(JobStatus(phase=Phase.CREATED)), "DURATION") == "-"
+    assert cell(a_job(replace(going(), start_time=at(2))), "DURATION") == "3s"
+    over = JobStatus(phase=Phase.SUCCEEDED, start_time=at(-200), completion_time=at(0))
+    assert cell(a_job(over), "DURATION") == "3m20s"
+
+
+def test_a_job_whose_cluster_does_not_run_does_not_go_on_counting() -> None:
+    stopped = replace(a_job(replace(going(), start_time=at(2))), is_offline=True)
+
+    assert cell(stopped, "STATE") == "Interrupted"
+    assert cell(stopped, "DURATION") == "-"
+
+
 def test_what_keeps_a_replica_from_being_made_is_told_while_the_others_run() -> None:
     blocked = replace(going(1), obstacle=Obstacle(since=BEGIN, reason="Refused", message="exceeded quota: q"))
 

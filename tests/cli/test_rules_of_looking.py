@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,12 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+import click
 import msgspec
 import pytest
 
 from tarragon.cli.jobs.listing import sort_jobs
 from tarragon.cli.jobview.queueing import job_key, queue_positions
 from tarragon.cli.jobview.rows import HEADER, fit_width, header, job_row
+from tarragon.cli.options.states import complete_states
 from tarragon.cli.output.style import STATES
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.job.model import Replica
@@ -29,6 +32,7 @@ from tests.cli.tty import Tty
 
 pytestmark = pytest.mark.timeout(300)
 
+CONTEXT, OPTION = click.Context(click.Command("list")), click.Option(["--state"])
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -165,6 +169,26 @@ def test_rule_23_list_shows_gpus_and_the_place_in_the_queue(failed: Shell) -> No
     assert failed("list", "--no-headers").out.splitlines()[0].startswith("big")
     assert failed("list", "--field-selector", "metadata.name=nosuch").err.startswith("No jobs")
     assert failed("list", "--sort-by", "nosuch").code == 2
+
+
+def test_a_list_has_the_jobs_of_some_states_only(failed: Shell) -> None:
+    assert failed("list", "--state", "Waiting,running", "-o", "name").out == "tfjob/big\n"
+    assert '"name": "big"' in failed("list", "--state", "waiting", "-o", "json").out
+    assert json.loads(failed("list", "--state", "restarting", "-o", "json").out)["items"] == []
+    nothing = failed("list", "--state", "Suspended", "--state", "created")
+    assert nothing.out == ""
+    assert nothing.err == "No jobs that are created or suspended in namespace default; -A shows all\n"
+    wrong = failed("list", "--state", "done")
+    assert wrong.code == 2
+    assert "'done' is no state; the states are created, waiting" in wrong.err
+
+
+def test_the_states_of_a_list_are_completed_behind_a_comma_too() -> None:
+    def offered(text: str) -> list[str]:
+        return complete_states(CONTEXT, OPTION, text)
+
+    assert offered("R") == ["running", "restarting"]
+    assert offered("Running,r") == ["Running,restarting"]
 
 
 def test_rule_23_a_watched_list_is_drawn_anew_on_a_terminal(failed: Shell) -> None:

@@ -71,6 +71,7 @@ def sample(option: click.Option) -> object:
         "api_generation": "kubeflow.org/v1",
         "parse_node": "name=a,cpu=1,memory=1Gi",
         "replica_count": "ps=2",
+        "states": "running,failed",
         "taint": "a=b:NoSchedule",
         "timestamp": "2026-11-21T12:00:00Z",
         "file": __file__,

@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from tarragon.cli.output.words import age, count, duration_text, joined, table
+from tarragon.cli.output.words import age, count, duration_text, joined, span, table
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,14 @@ def test_an_age_has_one_unit(seconds: float, words: str) -> None:
     now = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
 
     assert age(now - dt.timedelta(seconds=seconds), now) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(-1, "0s"), (59, "59s"), (60, "1m"), (200, "3m20s"), (7500, "2h5m"), (90000, "1d1h"), (86400 * 3 + 60, "3d")],
+)
+def test_a_duration_in_a_column_has_at_most_two_units(seconds: float, words: str) -> None:
+    assert span(dt.timedelta(seconds=seconds)) == words
 
 
 def test_counts_are_english() -> None:

@@ -17,6 +17,7 @@ from tarragon.cli.jobview.target import ClusterReader
 from tarragon.cli.options.formats import FORMATTERS, OUTPUT_FORMATS, list_object, print_table, without_managed_fields
 from tarragon.cli.options.notes import print_note
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
+from tarragon.cli.options.states import complete_states, states
 from tarragon.cli.output.terminal import Sink, sink_of, size
 from tarragon.cli.targets.resolving import resolve_target
 from tarragon.client.errors import ApiError
@@ -42,6 +43,15 @@ from tarragon.kube.selectors import parse_label_selector
     help="only jobs with these fields: metadata.name!=digits",
 )
 @click.option(
+    "--state",
+    "wanted_states",
+    type=states,
+    multiple=True,
+    shell_complete=complete_states,
+    metavar="STATES",
+    help="only jobs in these states: running,failed",
+)
+@click.option(
     "--sort-by", "order", type=click.Choice(list(SORT_KEYS)), default="name", help="sort order; name by default"
 )
 @click.option("--no-headers", is_flag=True, help="omit the header")
@@ -57,6 +67,7 @@ def command(
     everywhere: bool,
     labels: str,
     fields: str,
+    wanted_states: tuple[frozenset[str], ...],
     order: str,
     no_headers: bool,
     watches: bool,
@@ -78,6 +89,7 @@ def command(
         selection=selection,
         form=form,
         order=order,
+        states=frozenset().union(*wanted_states),
         has_header=not no_headers,
         shows_managed=shows_managed,
     )
@@ -93,12 +105,15 @@ async def _list(wanted: JobTable, clock: Clock) -> None:
     async with wanted.target.reading() as reader:
         if wanted.form in FORMATTERS:
             found = await list_raw_jobs(reader, wanted.selection)
+            if wanted.states:
+                shown = {job.uid for job in await list_jobs(reader, wanted.selection) if wanted.shows(job)}
+                found = [job for job in found if job["metadata"]["uid"] in shown]
             items = found if wanted.shows_managed else [without_managed_fields(job) for job in found]
             click.echo(FORMATTERS[wanted.form](list_object(items)))
             return
         jobs = await list_jobs(reader, wanted.selection)
         queue = await _queue(reader, jobs, wanted.selection)
-    jobs = sort_jobs(jobs, wanted.order, queue)
+    jobs = sort_jobs(filter(wanted.shows, jobs), wanted.order, queue)
     if wanted.form == "name":
         for job in jobs:
             click.echo(job.name)
@@ -107,7 +122,8 @@ async def _list(wanted: JobTable, clock: Clock) -> None:
         _show([table.header, *(table.row(job, clock.now(), queue) for job in jobs)], table)
     else:
         where = f" in namespace {wanted.selection.namespace}; -A shows all" if wanted.selection.namespace else ""
-        print_note(f"No jobs{where}")
+        which = f" that are {' or '.join(sorted(wanted.states))}" if wanted.states else ""
+        print_note(f"No jobs{which}{where}")
 
 
 async def _queue(reader: ClusterReader, jobs: Sequence[ClusterJob], selection: Selector) -> Mapping[JobKey, int]:

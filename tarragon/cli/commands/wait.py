@@ -9,10 +9,8 @@ import click
 from tarragon.cli.options.arguments import duration
 from tarragon.cli.options.formats import FORMATTERS
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
+from tarragon.cli.options.states import STATES
 from tarragon.cli.targets.completion import complete_job
-
-STATES = ("created", "waiting", "starting", "running", "restarting", "suspended", "succeeded", "failed", "deleted")
-"""The states of `--for`, as shown by `list`."""
 
 
 @click.command("wait", cls=TarragonCommand)

@@ -45,12 +45,17 @@ class JobTable:
     order: str = "name"
     has_header: bool = True
     shows_managed: bool = False
+    states: frozenset[str] = frozenset()
+    """The states of the listed jobs, in lower case; all states if empty."""
     names_kind: bool = False
     """Whether there is a column for the kind, which the wide table always has."""
 
     def naming_kinds_of(self, jobs: Iterable[ClusterJob]) -> JobTable:
         """Returns the table with a column for the kind if the jobs are of several kinds."""
         return replace(self, names_kind=len({job.framework.kind for job in jobs}) > 1)
+
+    def shows(self, job: ClusterJob) -> bool:
+        return not self.states or job.state.lower() in self.states
 
     @property
     def header(self) -> Sequence[str]:

@@ -110,11 +110,15 @@ class AppendingTable:
         before = self._rows.pop(job_key(job), ())
         if change.is_deletion:
             del self._jobs[job_key(job)]
+        if not self._wanted.shows(job) and not before:
+            return
+        if change.is_deletion:
             print_table([min_width_row(header), deleted_row(cells, header)], self._wanted.settings, shown=1)
             return
-        self._rows[job_key(job)] = cells
+        if self._wanted.shows(job):
+            self._rows[job_key(job)] = cells
         # A job's queue position also changes when other jobs leave the queue, and its age always.
-        ignored = {header.index("AGE"), header.index("QUEUE")}
+        ignored = {header.index(column) for column in ("AGE", "DURATION", "QUEUE")}
         if _without(cells, ignored) != _without(before, ignored):
             print_table([min_width_row(header), cells], self._wanted.settings, shown=1)
 
@@ -144,7 +148,7 @@ class RedrawnTable:
         self._drawn_at = self._clock.monotonic()
         room = size(sys.stdout)
         queue, now = _queue(self._wanted, self._jobs), self._clock.now()
-        jobs = sort_jobs(self._jobs.values(), self._wanted.order, queue)
+        jobs = sort_jobs(filter(self._wanted.shows, self._jobs.values()), self._wanted.order, queue)
         table = self._wanted.naming_kinds_of(jobs)
         rows = [table.header, *(table.row(job, now, queue) for job in jobs[: room.lines - 3])]
         drawn = table_lines(fit_width(rows, room.columns), self._wanted.settings, room.columns - 1)

@@ -12,7 +12,7 @@ from tarragon.cli.jobview.exits import exit_text
 from tarragon.cli.jobview.gpus import accelerators_of_job
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.progress import INTERRUPTED, STOPPING, last_condition
-from tarragon.cli.output.words import age
+from tarragon.cli.output.words import age, span
 from tarragon.job import conditions
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
@@ -24,10 +24,10 @@ from tarragon.job.termination_message import telling_line
 from tarragon.job.work import with_measured_remaining
 from tarragon.plan.reconcile.managed_by import BATCH_JOBS_MANAGER, is_run_by_batch_jobs, named_manager, needs_adoption
 
-HEADER = ("NAME", "STATE", "READY", "GPUS", "QUEUE", "RESTARTS", "AGE", "PROGRESS OR REASON")
+HEADER = ("NAME", "STATE", "READY", "GPUS", "QUEUE", "RESTARTS", "DURATION", "AGE", "PROGRESS OR REASON")
 OF_SEVERAL_KINDS = (*HEADER[:-1], "KIND", HEADER[-1])
 WIDE = (*OF_SEVERAL_KINDS[:-1], "REPLICAS", "NODES", HEADER[-1])
-OPTIONAL_COLUMNS = MappingProxyType({"GPUS": {"-"}, "QUEUE": {"-"}, "RESTARTS": {"0", "-"}})
+OPTIONAL_COLUMNS = MappingProxyType({"GPUS": {"-"}, "QUEUE": {"-"}, "RESTARTS": {"0", "-"}, "DURATION": {"-"}})
 """Columns that are left out on a narrow terminal if all of their cells have one of these values."""
 
 
@@ -73,7 +73,8 @@ def job_row(
 ) -> Sequence[str]:
     """Returns the job's cells. `place` is its position in the queue, if known."""
     queue = "-" if place is None else str(place)
-    cells = [job.key.name, job.state, ready(job), gpus(job), queue, str(restarts(job)), age(job.created, now)]
+    cells = [job.key.name, job.state, ready(job), gpus(job), queue, str(restarts(job)), duration(job, now)]
+    cells.append(age(job.created, now))
     if is_wide or names_kind:
         cells.append(job.framework.kind)
     if is_wide:
@@ -129,6 +130,14 @@ def current_size(job: ClusterJob) -> Mapping[ReplicaType, int]:
 
 def restarts(job: ClusterJob) -> int:
     return job.status.total_restarts
+
+
+def duration(job: ClusterJob, now: dt.datetime) -> str:
+    """How long the job ran, or has been running: from its start, also before a restart, to its end."""
+    started, ended = job.status.start_time, job.status.completion_time
+    if started is None or (ended is None and job.state == INTERRUPTED):
+        return "-"
+    return span((ended or now) - started)
 
 
 def replicas(job: ClusterJob) -> str:

@@ -39,6 +39,16 @@ def age(since: dt.datetime | None, now: dt.datetime) -> str:
     return f"{seconds}s"
 
 
+def span(length: dt.timedelta) -> str:
+    """Formats a duration in a column with two units at most, like kubectl: `45s`, `3m20s`, `2h5m`, `3d4h`."""
+    seconds = max(0, int(length.total_seconds()))
+    for unit, size, below, part in (("d", _DAY, "h", _HOUR), ("h", _HOUR, "m", _MINUTE), ("m", _MINUTE, "s", 1)):
+        if seconds >= size:
+            rest = seconds % size // part
+            return f"{seconds // size}{unit}{f'{rest}{below}' if rest else ''}"
+    return f"{seconds}s"
+
+
 def count(number: int, noun: str) -> str:
     """Formats a count with its noun: `1 replica`, `3 replicas`."""
     if number == 1:
