@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 from aiohttp import web
 
-from tarragon.client.http.config import user_agent
+from tarragon.client.http.user_agent import user_agent
 from tests.cli.conftest import Shell
 from tests.localcluster.apiserver.scripted_server import says, serving
 

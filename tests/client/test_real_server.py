@@ -465,7 +465,7 @@ async def test_compaction_of_etcd_under_a_watch_hides_no_change(
 async def test_a_list_of_many_pages_is_whole_while_others_write(
     control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tarragon.client.http.client._PAGE", 7)
+    monkeypatch.setattr("tarragon.client.http.client.PAGE", 7)
     async with (
         connect(load_kubeconfig({}, path=control_plane.kubeconfig)) as http,
         namespace(http, "paged") as where,
@@ -545,7 +545,7 @@ async def test_a_cache_begins_with_all_objects_and_goes_on_with_what_changes_lat
     monkeypatch: pytest.MonkeyPatch,
     may_stream: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    monkeypatch.setattr("tarragon.client.http.client._PAGE", 2)
+    monkeypatch.setattr("tarragon.client.http.client.PAGE", 2)
     async with (
         connect(load_kubeconfig({}, path=control_plane.kubeconfig)) as http,
         namespace(http, f"begins-{may_stream}".lower()) as where,

@@ -6,8 +6,8 @@ import re
 
 from tarragon import __version__
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.config import user_agent
 from tarragon.client.http.transport import RestConfig
+from tarragon.client.http.user_agent import user_agent
 from tarragon.kube.core import PODS
 from tests.localcluster.apiserver.scripted_server import says, serving
 

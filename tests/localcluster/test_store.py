@@ -25,7 +25,7 @@ from tarragon.kube.core import CONFIG_MAPS as CONFIG_MAP_RESOURCE
 from tarragon.kube.meta import Key
 from tarragon.localcluster.api.requests import ListOptions, RequestTarget, WatchOptions
 from tarragon.localcluster.registry.api import Api
-from tarragon.localcluster.registry.client import OfflineCluster
+from tarragon.localcluster.registry.offline import OfflineCluster
 from tarragon.localcluster.storage import database
 from tarragon.localcluster.storage.database import SCHEMA, Database, HistoryRow, network_file_system
 from tarragon.localcluster.storage.selectors import index_entry

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tarragon.kube.core import CONFIG_MAPS
-from tarragon.localcluster.registry.client import OfflineCluster
+from tarragon.localcluster.registry.offline import OfflineCluster
 
 NOBODY = 65534
 

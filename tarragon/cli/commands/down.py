@@ -57,7 +57,7 @@ def _running_containers(home_folder: Home) -> int:
 
 
 async def _unfinished(home_folder: Home) -> Sequence[str]:
-    from tarragon.localcluster.registry.client import OfflineCluster
+    from tarragon.localcluster.registry.offline import OfflineCluster
 
     with suppress(TarragonError):
         stored = OfflineCluster.open(home_folder.store_path)

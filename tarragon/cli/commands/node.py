@@ -268,7 +268,7 @@ def _folder(access: ClusterConfig, name: str) -> Path:
 
 async def _serve(access: ClusterConfig, node: NodeSettings, place: NodeEndpoint) -> None:
     from tarragon.client.http.client import HttpClient
-    from tarragon.client.http.config import user_agent
+    from tarragon.client.http.user_agent import user_agent
     from tarragon.localcluster.kubelet.remote.remote_node import RemoteNode
 
     def ready(port: int) -> None:
@@ -304,7 +304,7 @@ def _user_error(group: BaseExceptionGroup) -> TarragonError | None:
 
 async def _serve_hollow(access: ClusterConfig, settings: HollowSettings) -> None:
     from tarragon.client.http.client import HttpClient
-    from tarragon.client.http.config import user_agent
+    from tarragon.client.http.user_agent import user_agent
     from tarragon.localcluster.kubelet.hollow.kubelet import HollowKubelet
 
     server = replace(access.rest_config, user_agent=user_agent("hollow-nodes", settings.names[0]))

@@ -179,7 +179,7 @@ def command(
     from tarragon.cli.targets.extras import OPERATOR, require_extra
 
     require_extra(OPERATOR, "the operator")
-    from tarragon.client.http.config import user_agent
+    from tarragon.client.http.user_agent import user_agent
     from tarragon.operator.log_reading.log_reader import CLUSTER_LOG_READING
     from tarragon.operator.manager.process import serve
     from tarragon.operator.manager.settings import ProcessSettings

@@ -87,7 +87,5 @@ class ClusterTarget(Protocol):
 
 
 def is_offline_reader(reader: object) -> bool:
-    """Whether it reads the database of a cluster that does not run."""
-    from tarragon.localcluster.registry.client import OfflineCluster
-
-    return isinstance(reader, OfflineCluster)
+    """Whether it reads the database of a cluster that does not run, and is an `OfflineCluster`."""
+    return bool(getattr(reader, "is_offline", False))

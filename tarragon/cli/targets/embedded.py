@@ -16,12 +16,13 @@ from tarragon.cli.jobview.target import ClusterReader, CommandPrefix, Notify
 from tarragon.cli.options.notes import print_note, print_warning
 from tarragon.cli.options.settings import LOCAL
 from tarragon.cli.output.invocation import current_invocation
-from tarragon.client.errors import NotFound, Unauthorized, Unavailable
+from tarragon.client.errors import ApiError, NotFound, Unauthorized, Unavailable
 from tarragon.client.port import ALL_OBJECTS, ObjectList, Selector
 from tarragon.kube.meta import Key, Resource
 
 if TYPE_CHECKING:
     from tarragon.cli.jobview.follower import JobFollower
+    from tarragon.client.http.blocking_reader import BlockingReader
     from tarragon.client.http.client import HttpClient
     from tarragon.localcluster.home.home import Home
 
@@ -74,19 +75,18 @@ class EmbeddedTarget:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[ClusterReader]:
-        from tarragon.localcluster.daemon.background import find_server
-        from tarragon.localcluster.registry.client import OfflineCluster
-
         place = self._home
-        server = await find_server(place)
-        if server is not None:
-            async with embedded_client(place, server.url) as http:
-                yield http
+        reader = _running_reader(place)
+        if reader is not None:
+            with reader:
+                yield reader
         elif not place.store_path.exists():
             print_note(f"No local cluster exists in {place.folder} yet.")
             yield EmptyReader()
         else:
             print_note(f"The local cluster in {place.folder} is not running; showing its last stored state.")
+            from tarragon.localcluster.registry.offline import OfflineCluster
+
             stored = OfflineCluster.open(place.store_path)
             try:
                 yield stored
@@ -130,11 +130,34 @@ class EmbeddedTarget:
                 return
 
 
+def _running_reader(place: Home) -> BlockingReader | None:
+    """Returns a reader of the cluster if it runs and answers. Its first request restarts the cluster's idle timeout."""
+    from tarragon.localcluster.home.lock import read_server
+
+    server = read_server(place)
+    if server is None or not server.is_running():
+        return None
+    from tarragon.client.http.blocking_reader import BlockingReader
+    from tarragon.client.http.user_agent import user_agent
+
+    try:
+        reader = BlockingReader(server.url, place.ca.read_bytes(), place.read_token(), user_agent("cli"))
+    except (OSError, ValueError):  # its files are being replaced
+        return None
+    try:
+        reader.read("/version", {})
+    except ApiError:  # it has just ended
+        reader.close()
+        return None
+    reader.on_warning(print_warning)
+    return reader
+
+
 def embedded_client(place: Home, url: str) -> HttpClient:
     """Returns a client of the embedded cluster that serves at that URL."""
     from tarragon.client.http.client import HttpClient
-    from tarragon.client.http.config import user_agent
     from tarragon.client.http.transport import RestConfig
+    from tarragon.client.http.user_agent import user_agent
 
     server = RestConfig(url=url, ca_data=place.ca.read_bytes(), token=place.read_token(), user_agent=user_agent("cli"))
     http = HttpClient(server, random.Random())

@@ -20,7 +20,8 @@ from tarragon.cli.output.invocation import current_invocation
 from tarragon.cli.targets.refusals import translate_error
 from tarragon.client.errors import ApiError, NotFound, Unavailable
 from tarragon.client.http.client import HttpClient
-from tarragon.client.http.config import ClusterConfig, user_agent
+from tarragon.client.http.config import ClusterConfig
+from tarragon.client.http.user_agent import user_agent
 
 if TYPE_CHECKING:
     from tarragon.cli.jobview.follower import JobFollower

@@ -11,7 +11,8 @@ from typing import Any, Self, TypeVar, cast
 import msgspec
 
 from tarragon.base.clock import Clock, SystemClock
-from tarragon.client.errors import BadRequest, Invalid, ResourceExpired, error_from_status, unavailable
+from tarragon.client.errors import Invalid, ResourceExpired, error_from_status, unavailable
+from tarragon.client.http.requests import PAGE, ListPage, collection_path, decode_response, object_path, selector_query
 from tarragon.client.http.transport import Request, RestConfig, StreamReadTimeout, Transport, lines
 from tarragon.client.port import (
     ALL_OBJECTS,
@@ -24,14 +25,11 @@ from tarragon.client.port import (
     Selector,
     WatchEvent,
 )
-from tarragon.kube.codec import decode, encode
+from tarragon.kube.codec import encode
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key, Resource
 
 T = TypeVar("T")
-
-_PAGE = 1000
-"""The objects per page of a list: twice kubectl's chunk size. A page of pods is then about two megabytes."""
 
 _PAGED_ATTEMPTS = 2
 """Servers compact their history every five minutes, so a second attempt has the time that the first one lacked."""
@@ -58,18 +56,6 @@ _CLOCK = SystemClock()
 _EVENT_TYPES: Mapping[str, EventType] = MappingProxyType(
     {"ADDED": "ADDED", "MODIFIED": "MODIFIED", "DELETED": "DELETED", "BOOKMARK": "BOOKMARK"}
 )
-
-
-class _ListMeta(msgspec.Struct):
-    resource_version: str = msgspec.field(default="", name="resourceVersion")
-    next_page: str = msgspec.field(default="", name="continue")
-
-
-class _Page(msgspec.Struct):
-    """A page of a list. The items stay undecoded, so that the nesting limit applies to each one separately."""
-
-    metadata: _ListMeta
-    items: list[msgspec.Raw] | None = None  # Go encodes an empty list as null
 
 
 class _Event(msgspec.Struct):
@@ -125,13 +111,13 @@ class HttpClient:
         self._transport.on_warning(handler)
 
     async def get(self, resource: Resource[T], key: Key) -> T:
-        answer = await self._transport.call(Request(method="GET", path=_path(resource, key)))
+        answer = await self._transport.call(Request(method="GET", path=object_path(resource, key)))
         return self._read(answer, resource.model)
 
     async def list(self, resource: Resource[T], selection: Selector = ALL_OBJECTS) -> ObjectList[T]:
         for _ in range(_PAGED_ATTEMPTS):
             with suppress(ResourceExpired):
-                return await self._list(resource, selection, {"limit": str(_PAGE)})
+                return await self._list(resource, selection, {"limit": str(PAGE)})
         # On a busy server the first page expires before the last one is requested: list without pages.
         return await self._list(resource, selection, {})
 
@@ -156,7 +142,7 @@ class HttpClient:
                     raise
                 self._may_stream_lists = False
         version = ""
-        async with aclosing(self._pages(resource, selection, {"limit": str(_PAGE)})) as pages:
+        async with aclosing(self._pages(resource, selection, {"limit": str(PAGE)})) as pages:
             async for page in pages:
                 version = page.metadata.resource_version
                 for item in page.items or ():
@@ -176,13 +162,13 @@ class HttpClient:
     ) -> AsyncGenerator[WatchEvent[T], None]:
         request = Request(
             method="GET",
-            path=_collection(resource, selection.namespace),
+            path=collection_path(resource, selection.namespace),
             query={
                 "watch": "true",
                 "allowWatchBookmarks": "true",
                 "timeoutSeconds": str(self._dice.randint(*_WATCH_SECONDS)),
                 **query,
-                **_selectors(selection),
+                **selector_query(selection),
             },
             read_timeout=_SILENCE_SECONDS,
         )
@@ -198,20 +184,20 @@ class HttpClient:
 
     async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
         namespace = str((body.get("metadata") or {}).get("namespace") or "")
-        request = Request(method="POST", path=_collection(resource, namespace), body=encode(body))
+        request = Request(method="POST", path=collection_path(resource, namespace), body=encode(body))
         return self._read(await self._transport.call(request), resource.model)
 
     async def dry_run_create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
         """A dry run of `create`, admission included: returns or raises the same and creates nothing."""
         namespace = str((body.get("metadata") or {}).get("namespace") or "")
-        path = _collection(resource, namespace)
+        path = collection_path(resource, namespace)
         request = Request(method="POST", path=path, query={"dryRun": "All"}, body=encode(body))
         return self._read(await self._transport.call(request), resource.model)
 
     async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:
         request = Request(
             method="PATCH",
-            path=_path(resource, key, subresource),
+            path=object_path(resource, key, subresource),
             body=encode(patch),
             content_type="application/merge-patch+json",
         )
@@ -219,10 +205,10 @@ class HttpClient:
 
     async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = DEFAULT_DELETE) -> None:
         body = encode(_delete_options(options))
-        await self._transport.call(Request(method="DELETE", path=_path(resource, key), body=body))
+        await self._transport.call(Request(method="DELETE", path=object_path(resource, key), body=body))
 
     async def pod_log(self, key: Key, options: LogOptions = DEFAULT_LOG) -> AsyncIterator[bytes]:
-        request = Request(method="GET", path=_path(PODS, key, "log"), query=_log_query(options))
+        request = Request(method="GET", path=object_path(PODS, key, "log"), query=_log_query(options))
         async with aclosing(self._transport.stream(request)) as chunks:
             async for chunk in chunks:
                 yield chunk
@@ -238,11 +224,11 @@ class HttpClient:
 
     async def _pages(
         self, resource: Resource[T], selection: Selector, query: Mapping[str, str]
-    ) -> AsyncGenerator[_Page, None]:
-        path = _collection(resource, selection.namespace)
-        parameters = {**_selectors(selection), **query}
+    ) -> AsyncGenerator[ListPage, None]:
+        path = collection_path(resource, selection.namespace)
+        parameters = {**selector_query(selection), **query}
         while True:
-            page = self._read(await self._transport.call(Request(method="GET", path=path, query=parameters)), _Page)
+            page = self._read(await self._transport.call(Request(method="GET", path=path, query=parameters)), ListPage)
             yield page
             if not page.metadata.next_page:
                 return
@@ -269,38 +255,7 @@ class HttpClient:
         return cast("T", part) if model is msgspec.Raw else self._read(bytes(part), model)
 
     def _read(self, data: bytes, model: type[T]) -> T:
-        try:
-            return decode(data, model)
-        except msgspec.DecodeError as error:
-            raise unavailable(f"the response of {self._url} can't be decoded: {error}") from error
-
-
-def _collection(resource: Resource[T], namespace: str) -> str:
-    _check_path_segment(namespace)
-    return resource.path(namespace)
-
-
-def _path(resource: Resource[T], key: Key, subresource: str = "") -> str:
-    if not key.name:
-        # Without a name the path would be that of the collection, and a delete would delete all objects.
-        raise _bad_request(f"resource name may not be empty: {resource.full_name} in {key.namespace or 'the cluster'}")
-    _check_path_segment(key.name)
-    _check_path_segment(key.namespace)
-    return resource.path(key.namespace, key.name, subresource)
-
-
-def _check_path_segment(name: str) -> None:
-    if "/" in name or name in {".", ".."}:
-        raise _bad_request(f'invalid resource name "{name}": may not contain "/" or be "." or ".."')
-
-
-def _bad_request(message: str) -> BadRequest:
-    return BadRequest({"kind": "Status", "status": "Failure", "code": 400, "reason": "BadRequest", "message": message})
-
-
-def _selectors(selection: Selector) -> dict[str, str]:
-    selectors = {"labelSelector": selection.label_selector, "fieldSelector": selection.field_selector}
-    return {name: value for name, value in selectors.items() if value}
+        return decode_response(data, model, self._url)
 
 
 def _delete_options(options: DeleteOptions) -> dict[str, Any]:

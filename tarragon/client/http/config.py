@@ -1,25 +1,19 @@
-"""Finds the cluster to connect to and its credentials, from kubeconfig files or a pod's service account.
-
-`user_agent` names our programs to it.
-"""
+"""Finds the cluster to connect to and its credentials, from kubeconfig files or a pod's service account."""
 
 from __future__ import annotations
 
 import difflib
 import logging
 import os
-import re
 import sys
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from urllib.parse import quote
 
 from yarl import URL
 
-from tarragon import __version__
 from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.client.http import exec_plugin
@@ -36,9 +30,6 @@ SERVICE_ACCOUNT_VARIABLE = "TARRAGON_SERVICE_ACCOUNT"
 """The environment variable with that directory, for a pod on a process node, where it is elsewhere."""
 
 _log = logging.getLogger(__name__)
-_GO_NAMES: Mapping[str, str] = MappingProxyType({"x86_64": "amd64", "aarch64": "arm64"})
-_MAX_INSTANCE_LENGTH = 253
-"""The maximum length of a pod or node name, which an instance usually is. API servers cut agents at 1,024 bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,19 +289,3 @@ def _no_context(name: str, config: Kubeconfig) -> TarragonError:
         why=f"the kubeconfig has {', '.join(names)}",
         remedy=f"did you mean {close[0]!r}?" if close else "`kubectl config get-contexts` lists them",
     )
-
-
-def user_agent(component: str, instance: str = "") -> str:
-    """`tarragon/0.1.0 (linux/amd64; operator; tarragon-5d4f_0a1b2c3d)`.
-
-    Like client-go's, it begins with `program/version (os/arch`. API servers use the part before the slash as the field
-    manager. Characters of the instance that are not allowed in a header comment (RFC 9110) are replaced.
-    """
-    system = os.uname()
-    platform = f"{system.sysname.lower()}/{_GO_NAMES.get(system.machine, system.machine)}"
-    parts = [platform, component, *([_sanitized(instance)] if instance else [])]
-    return f"tarragon/{__version__} ({'; '.join(parts)})"
-
-
-def _sanitized(text: str) -> str:
-    return re.sub(r"[^!-~]|[()\\;]", "_", text)[:_MAX_INSTANCE_LENGTH]

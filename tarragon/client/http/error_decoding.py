@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import msgspec
 
 from tarragon.client.errors import ApiError, error_from_status
 from tarragon.kube.codec import decode
+
+if TYPE_CHECKING:
+    import aiohttp
 
 _REASONS = {
     400: "BadRequest",
@@ -31,7 +33,11 @@ async def error_from_response(response: aiohttp.ClientResponse) -> ApiError:
     """The error of a response. Reads the response to its end and closes it."""
     async with response:
         body = await response.read()
-    code = response.status
+    return error_from_body(response.status, response.reason or "", body, response.headers.get("Retry-After", ""))
+
+
+def error_from_body(code: int, reason: str, body: bytes, wait: str) -> ApiError:
+    """The error of a response with that code, HTTP's reason, body, and header Retry-After. Pure."""
     status = (
         _status(body)
         or {
@@ -39,11 +45,10 @@ async def error_from_response(response: aiohttp.ClientResponse) -> ApiError:
             "status": "Failure",
             "code": code,
             "reason": _REASONS.get(code, "InternalError" if code >= 500 else ""),  # noqa: PLR2004
-            "message": body.decode(errors="replace").strip()[:500] or f"HTTP {code} {response.reason}",
+            "message": body.decode(errors="replace").strip()[:500] or f"HTTP {code} {reason}",
         }
     )
     status.setdefault("code", code)
-    wait = response.headers.get("Retry-After", "")
     details = status.get("details") or {}
     if wait.isdigit() and "retryAfterSeconds" not in details:
         status["details"] = {**details, "retryAfterSeconds": int(wait)}

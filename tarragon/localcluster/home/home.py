@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tarragon.base.errors import TarragonError
-from tarragon.localcluster.storage.database import reject_network_file_system
 
 MIN_FREE_BYTES = 32 * 2**20
 """A server does not start with less free disk space, because the store would fill the disk in the middle of a job."""
@@ -106,6 +105,8 @@ class Home:
                 why=f"paths of pods below it are long, so it may have at most {MAX_PATH_BYTES} bytes",
                 remedy="set TARRAGON_HOME to a shorter path",
             )
+        from tarragon.localcluster.storage.database import reject_network_file_system  # noqa: PLC0415 - imports SQLite
+
         reject_network_file_system(self.folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
