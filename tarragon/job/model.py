@@ -20,6 +20,8 @@ RUNTIME_ID_ANNOTATION = "tarragon.dev/runtime-id"
 GENERATION_ANNOTATION = "tarragon.dev/generation"
 """The API generation of a job: recognised once and recorded before any child exists, and authoritative from then on."""
 
+OWN_MANAGED_BY = frozenset({"", "kubeflow.org/training-operator", "kubeflow.org/mpi-operator", "tarragon.dev/tarragon"})
+"""Values of managedBy that Tarragon handles."""
 
 ReplicaType = NewType("ReplicaType", str)
 """A type of replicas in its API's canonical spelling: `Worker`. In lower case it is part of object names and labels.

@@ -179,6 +179,11 @@ def _resize_fields(admission: Admission) -> dict[str, Json]:
     return fields
 
 
+def status_of(found: CustomObject) -> Mapping[str, Json]:
+    """The status as it was written, by any operator; empty if it is none."""
+    return found.status if isinstance(found.status, Mapping) else {}
+
+
 def recorded_status(found: CustomObject) -> JobStatus:
     """The decoded status of a job. Readers of equal statuses may share one value."""
     return _decode_memoized(bytes(found.raw_status))

@@ -11,7 +11,7 @@ from tarragon.frameworks.registry import framework_of
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.job.phase import Phase
 from tarragon.plan.objects.settings import OperatorSettings
-from tarragon.plan.reconcile.managed_by import needs_adoption
+from tarragon.plan.reconcile.manager_on_record import needs_adoption
 from tarragon.plan.view.actions import Actions
 from tests.frameworks.listed_jobs import cluster, item, listed
 from tests.frameworks.mpi_jobs import V1ALPHA1, V1ALPHA2, V2BETA1

@@ -25,7 +25,7 @@ from tarragon.job.status_encoding import recorded_status
 from tarragon.kube.core import EVENTS, Pod
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, OwnerIdentity, Resource
 from tarragon.plan.input.decode_and_validate import decode_and_validate
-from tarragon.plan.reconcile.managed_by import LEFT_TO_OTHER_OPERATOR
+from tarragon.plan.reconcile.manager_on_record import LEFT_TO_OTHER_OPERATOR
 
 T = TypeVar("T")
 

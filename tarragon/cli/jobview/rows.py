@@ -22,7 +22,12 @@ from tarragon.job.status import UNASSIGNED, Condition
 from tarragon.job.status_reason import reason_of
 from tarragon.job.termination_message import telling_line
 from tarragon.job.work import with_measured_remaining
-from tarragon.plan.reconcile.managed_by import BATCH_JOBS_MANAGER, is_run_by_batch_jobs, named_manager, needs_adoption
+from tarragon.plan.reconcile.manager_on_record import (
+    BATCH_JOBS_MANAGER,
+    is_run_by_batch_jobs,
+    named_manager,
+    needs_adoption,
+)
 
 HEADER = ("NAME", "STATE", "READY", "GPUS", "QUEUE", "RESTARTS", "DURATION", "AGE", "PROGRESS OR REASON")
 OF_SEVERAL_KINDS = (*HEADER[:-1], "KIND", HEADER[-1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tarragon.frameworks.kubeflow.fields import SUSPEND_PATH
-from tarragon.frameworks.mpi.conversion.convert import convert, normalize_for_diff
 from tarragon.frameworks.mpi.conversion.generations import GENERATIONS, NEWEST
 from tarragon.frameworks.mpi.dialects import DIALECTS
 from tarragon.frameworks.mpi.ended_workers import workers_keep_running
@@ -27,7 +26,27 @@ from tarragon.frameworks.mpi.options import ranks_per_replica
 from tarragon.frameworks.mpi.script_job import SCRIPTS
 from tarragon.frameworks.mpi.verdict import evaluate
 from tarragon.frameworks.mpi.worker_loss import review_worker_loss
-from tarragon.frameworks.plugin import ApiConversion, EditableFields, Framework, OriginalMetrics
+from tarragon.frameworks.plugin import (
+    ApiConversion,
+    ConvertedManifest,
+    EditableFields,
+    Framework,
+    Manifest,
+    OriginalMetrics,
+)
+
+
+def _convert(found: Manifest, source: str, target: str) -> ConvertedManifest:
+    from tarragon.frameworks.mpi.conversion.convert import convert  # noqa: PLC0415 - few commands convert
+
+    return convert(found, source, target)
+
+
+def _normalize_for_diff(live: Manifest, new: Manifest, generation: str) -> tuple[Manifest, Manifest]:
+    from tarragon.frameworks.mpi.conversion.convert import normalize_for_diff  # noqa: PLC0415 - as above
+
+    return normalize_for_diff(live, new, generation)
+
 
 MPI = Framework(
     kind=KIND,
@@ -57,7 +76,7 @@ MPI = Framework(
         without_gpu_count=without_gpu_count,
     ),
     conversion=ApiConversion(
-        generations=tuple(GENERATIONS), newest=NEWEST, convert=convert, normalize_for_diff=normalize_for_diff
+        generations=tuple(GENERATIONS), newest=NEWEST, convert=_convert, normalize_for_diff=_normalize_for_diff
     ),
     other_operators=frozenset({"training-operator", "mpi-operator"}),
     original_metrics=OriginalMetrics(

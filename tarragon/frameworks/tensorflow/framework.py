@@ -7,8 +7,14 @@ from dataclasses import replace
 from tarragon.frameworks.image_software import python_library
 from tarragon.frameworks.kubeflow.fields import SUSPEND_PATH
 from tarragon.frameworks.kubeflow.verdict import evaluate
-from tarragon.frameworks.plugin import ApiConversion, EditableFields, Framework, OriginalMetrics
-from tarragon.frameworks.tensorflow.conversion.convert import convert, normalize_for_diff
+from tarragon.frameworks.plugin import (
+    ApiConversion,
+    ConvertedManifest,
+    EditableFields,
+    Framework,
+    Manifest,
+    OriginalMetrics,
+)
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tarragon.frameworks.tensorflow.conversion.metadata import without_derived_id
 from tarragon.frameworks.tensorflow.crd import MLKUBE_TFJOBS, TFJOBS, crd, mlkube_crd
@@ -23,6 +29,19 @@ from tarragon.frameworks.tensorflow.replica_types import ROLES, START_ORDER
 from tarragon.frameworks.tensorflow.rules import RULES, WARNING_RULES
 from tarragon.frameworks.tensorflow.script_job import SCRIPTS
 from tarragon.frameworks.tensorflow.tf_config import cluster_size
+
+
+def _convert(found: Manifest, source: str, target: str) -> ConvertedManifest:
+    from tarragon.frameworks.tensorflow.conversion.convert import convert  # noqa: PLC0415 - few commands convert
+
+    return convert(found, source, target)
+
+
+def _normalize_for_diff(live: Manifest, new: Manifest, generation: str) -> tuple[Manifest, Manifest]:
+    from tarragon.frameworks.tensorflow.conversion.convert import normalize_for_diff  # noqa: PLC0415 - as above
+
+    return normalize_for_diff(live, new, generation)
+
 
 TENSORFLOW = Framework(
     kind=KIND,
@@ -46,7 +65,7 @@ TENSORFLOW = Framework(
         without_derived_fields=without_derived_id,
     ),
     conversion=ApiConversion(
-        generations=tuple(GENERATIONS), newest=v1.NAME, convert=convert, normalize_for_diff=normalize_for_diff
+        generations=tuple(GENERATIONS), newest=v1.NAME, convert=_convert, normalize_for_diff=_normalize_for_diff
     ),
     other_operators=frozenset({"training-operator", "tf-operator"}),
     original_metrics=OriginalMetrics(

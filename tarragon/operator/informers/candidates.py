@@ -19,7 +19,7 @@ from tarragon.plan.objects.desired import is_managed_by_tarragon, is_placed_by
 from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.plan.reconcile.adoption import has_unassigned_replicas
 from tarragon.plan.reconcile.invalid_spec import with_last_valid_spec
-from tarragon.plan.reconcile.managed_by import is_managed_by_other
+from tarragon.plan.reconcile.manager_on_record import is_managed_by_other
 
 JobId = tuple[str, Key]
 

@@ -16,7 +16,7 @@ from tarragon.base.clock import Clock
 from tarragon.client.informer.cache_reader import CacheReader
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
-from tarragon.job.status_encoding import recorded_status
+from tarragon.job.status_encoding import recorded_status, status_of
 from tarragon.kube.codec import parse_time
 from tarragon.kube.meta import CustomObject, JsonObject, Key
 from tarragon.operator.metrics.definitions import (
@@ -34,7 +34,7 @@ from tarragon.operator.metrics.definitions import (
     WAITING,
 )
 from tarragon.operator.metrics.instruments import counter, gauge_family, histogram
-from tarragon.plan.status.patch import status_of, tarragon_of
+from tarragon.plan.status.patch import tarragon_of
 
 
 class JobMetrics:

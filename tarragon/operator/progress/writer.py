@@ -19,10 +19,11 @@ from tarragon.client.port import Client
 from tarragon.client.wakeup import WakeupSignal
 from tarragon.job.phase import Phase
 from tarragon.job.progress import Progress, decode_progress, is_overtaken, merge, progress_patch
+from tarragon.job.status_encoding import status_of
 from tarragon.kube.meta import CustomObject, Json, Key
 from tarragon.operator.informers.informers import Informers
 from tarragon.operator.metrics.meter import Meter
-from tarragon.plan.status.patch import precondition, status_of, tarragon_of
+from tarragon.plan.status.patch import precondition, tarragon_of
 
 SECONDS_BETWEEN = 10.0
 """The least time between two writes of one job's progress."""

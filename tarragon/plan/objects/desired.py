@@ -9,7 +9,7 @@ from tarragon.frameworks.owned_objects import MOUNTED_ANNOTATION, OWNED_OBJECT_L
 from tarragon.frameworks.plugin import Dialect, DiscoveryConfig, Framework, GangSize, JobService
 from tarragon.job.annotations import restarts_as_gang
 from tarragon.job.eviction_notice import CHECKPOINT_REQUEST_ANNOTATION, EVICTION_TIME_ANNOTATION
-from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaSpec, RestartPolicy, TrainingJob
+from tarragon.job.model import ADOPT_ANNOTATION, OWN_MANAGED_BY, Replica, ReplicaSpec, RestartPolicy, TrainingJob
 from tarragon.job.places import node_of, vgpu_of
 from tarragon.kube.meta import Json, JsonObject, Key
 from tarragon.kube.pod_validation import main_container
@@ -29,9 +29,6 @@ from tarragon.plan.objects.settings import OperatorSettings
 from tarragon.plan.objects.vgpus import ChosenGpus, GpuLookup, GpuWait, SharedGpu, gpu_demand, with_vgpu
 
 TCP = "TCP"
-
-OWN_MANAGED_BY = frozenset({"", "kubeflow.org/training-operator", "kubeflow.org/mpi-operator", "tarragon.dev/tarragon"})
-"""Values of managedBy that Tarragon handles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,13 @@ import msgspec
 from msgspec.structs import replace as replace_fields
 
 from tarragon.frameworks.plugin import Framework
+from tarragon.job.status_encoding import status_of
 from tarragon.kube.codec import encode
 from tarragon.kube.event import Event
 from tarragon.kube.merge_patch import apply_merge_patch, create_merge_patch
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.plan.reconcile.decide import decide_status
-from tarragon.plan.status.patch import status_of, tarragon_of
+from tarragon.plan.status.patch import tarragon_of
 from tarragon.plan.view.actions import ObservedJob
 
 

@@ -14,7 +14,8 @@ from tarragon.plan.reconcile.adoption import await_admission
 from tarragon.plan.reconcile.finish import clean_up, reconcile_finished
 from tarragon.plan.reconcile.generation import record_generation
 from tarragon.plan.reconcile.invalid_spec import reconcile_invalid, with_last_valid_spec
-from tarragon.plan.reconcile.managed_by import is_managed_by_other, left_to_other_events, other_manager
+from tarragon.plan.reconcile.managed_by import left_to_other_events, other_manager
+from tarragon.plan.reconcile.manager_on_record import is_managed_by_other
 from tarragon.plan.reconcile.podgroups import with_pod_group_actions
 from tarragon.plan.reconcile.suspend import reconcile_resumed, reconcile_suspended
 from tarragon.plan.reconcile.tensorboard import with_tensorboard_actions

@@ -15,7 +15,8 @@ from tarragon.kube.event import reference_to
 from tarragon.kube.meta import Json
 from tarragon.plan.input.decode_and_validate import DecodedJob
 from tarragon.plan.reconcile.invalid_spec import with_recorded_runtime_id
-from tarragon.plan.reconcile.managed_by import is_managed_by_other, is_started_by_other, other_manager
+from tarragon.plan.reconcile.managed_by import is_started_by_other, other_manager
+from tarragon.plan.reconcile.manager_on_record import is_managed_by_other
 from tarragon.plan.status.patch import precondition, warning_events
 from tarragon.plan.status.provenance import provenance_annotations
 from tarragon.plan.view.actions import Actions, ObservedJob

@@ -13,14 +13,14 @@ from tarragon.job.last_valid_spec import JobIdentity, decode_job, with_suspend
 from tarragon.job.model import TrainingJob
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
-from tarragon.job.status_encoding import recorded_status
+from tarragon.job.status_encoding import recorded_status, status_of
 from tarragon.job.status_reason import reason_of
 from tarragon.kube.event import reference_to
 from tarragon.kube.meta import CustomObject, Json
 from tarragon.plan.input.decode_and_validate import DecodedJob, join_problems
 from tarragon.plan.lifecycle.pod_control import delete_job
 from tarragon.plan.status.limits import expires_at
-from tarragon.plan.status.patch import condition_events, conditional_status_patch, status_of, tarragon_of
+from tarragon.plan.status.patch import condition_events, conditional_status_patch, tarragon_of
 from tarragon.plan.view.actions import Actions, ObservedJob
 from tarragon.plan.view.job_view import is_controlled_by
 

@@ -13,7 +13,14 @@ from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
 from tarragon.job.progress import TRAINER_STATUS, encode_progress, encode_trainer_status, with_pods
 from tarragon.job.status import Condition, JobStatus
-from tarragon.job.status_encoding import WHOLE_GANG, StatusSummary, display_state, encode_status, unknown_fields
+from tarragon.job.status_encoding import (
+    WHOLE_GANG,
+    StatusSummary,
+    display_state,
+    encode_status,
+    status_of,
+    unknown_fields,
+)
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.merge_patch import create_merge_patch
 from tarragon.kube.meta import CustomObject, Json, JsonObject
@@ -117,10 +124,6 @@ def conditional_status_patch(found: CustomObject, status: Mapping[str, Json]) ->
 
 def precondition(found: CustomObject) -> dict[str, Json]:
     return {"resourceVersion": found.metadata.resource_version, "uid": found.metadata.uid}
-
-
-def status_of(found: CustomObject) -> Mapping[str, Json]:
-    return found.status if isinstance(found.status, Mapping) else {}
 
 
 def tarragon_of(status: Mapping[str, Json]) -> Mapping[str, Json]:
