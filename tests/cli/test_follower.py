@@ -17,7 +17,7 @@ from tarragon.cli.jobview.jobs import ClusterJob, find_job
 from tarragon.cli.jobview.log_book import ContainerRun
 from tarragon.cli.jobview.log_listener import LogStreamer
 from tarragon.cli.jobview.progress import Progress
-from tarragon.cli.output.terminal import Terminal
+from tarragon.cli.output.interrupts import SignalHandler
 from tarragon.cli.targets.pod_logs import unreadable_text
 from tarragon.client.errors import ApiError, Unavailable, error_from_status, unavailable, unreachable
 from tarragon.client.port import Client, DeleteOptions, LogOptions
@@ -523,9 +523,9 @@ async def test_a_job_that_loses_its_places_is_followed_until_it_has_new_ones_and
     await stage.until_pods("low-worker-0")
     await stage.all_run("low-worker-0")
     await seen.until("Running")
-    terminal = Terminal(is_live=False, shows_logs=False, colors_out=False, colors_err=False)
     here: Any = Here(stage)
-    waits = asyncio.create_task(wait_for_job(here, seen.follower.job, WaitGoal(), stage.world.clock, terminal))
+    nothing = SignalHandler(asyncio.get_running_loop())
+    waits = asyncio.create_task(wait_for_job(here, seen.follower.job, WaitGoal(), stage.world.clock, nothing))
 
     await stage.submit("high", Worker=group(1, cpu="8"), **urgent)
     lost = "preempted by another job (TFJob default/high has priority 1000, this job has priority 0); it is queued"

@@ -22,6 +22,7 @@ from tarragon.kube.meta import CustomObject
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tests.cli.conftest import Shell
 from tests.cli.manifests import group, job, python, worker
+from tests.cli.tty import Tty
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -178,6 +179,26 @@ def test_jobs_are_suspended_resumed_and_scaled_on_this_machine(shell: Shell) -> 
     by_label = shell("delete", "-l", "team=none")
     assert by_label.code == 102
     assert shell("delete", "--all").out == "tfjob/digits deleted\ntfjob.mlkube.io/old deleted\n"
+
+
+@pytest.mark.parametrize(("answer", "code"), [("n\n", 1), ("y\n", 0), ("\x03", 130)], ids=["no", "yes", "Ctrl-C"])
+def test_a_terminal_is_asked_before_all_jobs_are_deleted(shell: Shell, answer: str, code: int) -> None:
+    shell("submit", shell.file("a.yaml", job("digits", Worker=group(python("import time; time.sleep(600)")))))
+
+    with Tty(shell.command("delete", "--all"), shell.folder, shell.environment(), columns=200) as tty:
+        tty.until("Delete tfjob/digits in default on local")
+        tty.type(answer)
+        assert tty.ended() == code
+
+    assert shell("list", "-o", "name").out == ("" if code == 0 else "tfjob/digits\n")
+
+
+def test_nobody_is_asked_with_yes_or_about_jobs_that_were_named(shell: Shell) -> None:
+    for words in (("delete", "--all", "-y"), ("delete", "digits")):
+        shell("submit", shell.file("a.yaml", job("digits", Worker=group(python("import time; time.sleep(600)")))))
+        with Tty(shell.command(*words), shell.folder, shell.environment(), columns=200) as tty:
+            assert tty.ended() == 0
+        assert "Delete tfjob" not in tty.text
 
 
 def test_who_names_no_job_or_says_it_twice_is_told_how_jobs_are_chosen(shell: Shell) -> None:

@@ -272,7 +272,40 @@ def test_rule_3_wait_ends_with_any_end_and_may_be_for_several_states(shell: Shel
     assert "without a time limit; --timeout sets one" in gone.err
 
 
-def test_rule_4_ctrl_c_while_waiting_leaves_the_job_alone_and_tells_the_next_commands(shell: Shell) -> None:
+def test_several_jobs_are_waited_for_and_the_first_that_has_not_succeeded_says_the_exit_code(shell: Shell) -> None:
+    for name, code in (("a", 0), ("b", 3), ("c", 0)):
+        shell("submit", shell.file("job.yaml", worker(name, f"raise SystemExit({code})")))
+
+    every = shell("wait", "a", "b", "c")
+    as_json = shell("wait", "a", "c", "a", "-o", "json")
+    missing = shell("wait", "a", "nope")
+
+    assert every.code == 100
+    assert sorted(line.split(" after ")[0] for line in every.out.splitlines()) == [
+        "Failed  b",
+        "Succeeded  a",
+        "Succeeded  c",
+    ]
+    assert (as_json.code, [each["name"] for each in json.loads(as_json.out)["items"]]) == (0, ["a", "c"])
+    assert "without a time limit" not in as_json.err
+    assert (missing.code, missing.out) == (102, "")
+    assert shell("wait", "--all", "--for", "deleted").code == 101
+
+
+def test_rule_4_ctrl_c_while_waiting_for_several_detaches_from_all(shell: Shell) -> None:
+    for name in ("a", "b"):
+        shell("submit", shell.file("job.yaml", worker(name, SLEEPS)))
+    going = shell.start("wait", "a", "b")
+    going.until_err("Waiting for 2 jobs without a time limit")
+
+    going.signal(signal.SIGINT)
+    ended = going.ended()
+
+    assert ended.code == 101
+    assert {"Detached from tfjob/a: it", "Detached from tfjob/b: it"} <= {line[:25] for line in ended.err.splitlines()}
+
+
+def test_rule_4_ctrl_c_while_waiting_leaves_leaves_the_job_alone_and_tells_the_next_commands(shell: Shell) -> None:
     shell("submit", shell.file("a.yaml", worker("a", SLEEPS)))
     shell("wait", "a", "--for", "running", "--timeout", "60")
     going = shell.start("submit", "a.yaml", "--watch")

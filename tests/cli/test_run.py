@@ -303,7 +303,7 @@ def test_ctrl_c_stops_the_job(shell: Shell) -> None:
     going.signal(signal.SIGINT)
     ended = going.ended()
 
-    assert ended.code == 103
+    assert ended.code == 130
     assert "Stopping tfjob/digits" in ended.err
     assert "Stopped tfjob/digits: the job is deleted, its logs are kept." in ended.err
     assert shell("list").err == "No jobs in namespace default; -A shows all\n"

@@ -54,7 +54,7 @@ def command(
     Exit codes: 0 succeeded, 1 error, 2 invalid FILE, 100 failed,
     101 timed out, or detached by Ctrl-C, 103 deleted or suspended, 104 evicted,
     105 can never start on this machine,
-    130 killed by a second Ctrl-C, 141 output closed (run | head),
+    130 stopped by Ctrl-C on this machine, 141 output closed (run | head),
     143 or 129 ended by SIGTERM or SIGHUP
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     require_dry_run(dry_run, form)

@@ -87,9 +87,13 @@ def command(
     for job in jobs:
         click.echo(job.name)
     if stays:
+        from tarragon.cli.follow.awaiting import WaitGoal
+        from tarragon.cli.follow.progress_output import OutputStreams
         from tarragon.cli.follow.waiting import wait_and_report
 
-        return asyncio.run(wait_and_report(target, settings, jobs[0], (), limit, watches=watches))
+        terminal = settings.terminal()
+        streams = OutputStreams(out=sys.stdout, err=sys.stderr, terminal=terminal, now=clock.now) if watches else None
+        return asyncio.run(wait_and_report(target, jobs[:1], WaitGoal(limit=limit, changes=streams)))
     print_note(
         "\n".join(hint for job in jobs for hint in next_commands(target.command_prefix, job.command_key, WHILE_RUNNING))
     )

@@ -1,4 +1,4 @@
-"""`tarragon wait`: waits for a job and exits with its result."""
+"""`tarragon wait`: waits for jobs and exits with their result."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import click
 
+from tarragon.cli.jobs.selection import job_selection, job_selection_options
 from tarragon.cli.options.arguments import duration
 from tarragon.cli.options.formats import FORMATTERS
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
 from tarragon.cli.options.states import STATES
-from tarragon.cli.targets.completion import complete_job
 
 
 @click.command("wait", cls=TarragonCommand)
-@click.argument("name", metavar="JOB", shell_complete=complete_job)
+@job_selection_options
 @click.option(
     "--for",
     "states",
@@ -32,20 +32,31 @@ from tarragon.cli.targets.completion import complete_job
 )
 @click.option("-o", "--output", "form", type=click.Choice(list(FORMATTERS)), help="output format of the result")
 @click.pass_obj
-def command(settings: GlobalOptions, name: str, states: Sequence[str], limit: float | None, form: str | None) -> int:
-    """Wait until JOB ends, or reaches a state of --for. Without --timeout there is no limit.
+def command(
+    settings: GlobalOptions,
+    *,
+    names: Sequence[str],
+    labels: str,
+    everything: bool,
+    states: Sequence[str],
+    limit: float | None,
+    form: str | None,
+) -> int:
+    """Wait until the jobs end, or reach a state of --for. Without --timeout there is no limit.
 
     \b
     States: created waiting starting running restarting suspended succeeded
     failed deleted
     Exit codes: 0 succeeded, or reached a state of --for; 100 failed,
-    101 timed out, interrupted by Ctrl-C, or ended without reaching that state;
+    101 timed out, detached by Ctrl-C, or ended without reaching that state;
     102 not found, 103 deleted or suspended, 104 evicted,
     105 can never start on this machine,
-    143 or 129 ended by SIGTERM or SIGHUP
+    143 or 129 ended by SIGTERM or SIGHUP. Of several jobs, that of the first
+    one, in the given order, that has not succeeded
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     import asyncio
 
-    from tarragon.cli.follow.waiting import wait_command
+    from tarragon.cli.jobs.waiting import wait_command
 
-    return asyncio.run(wait_command(settings, name, states, limit, form))
+    selection = job_selection(names, labels, everything=everything)
+    return asyncio.run(wait_command(settings, selection, states, limit, form))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Collection, Coroutine
 from dataclasses import dataclass
 
@@ -19,8 +18,7 @@ from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.progress import RUNNING, Progress
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.options.notes import print_note
-from tarragon.cli.output.interrupts import SIGNAL_EXIT_BASE, SignalHandler, handled_signals
-from tarragon.cli.output.terminal import Terminal
+from tarragon.cli.output.interrupts import SIGNAL_EXIT_BASE, SignalHandler
 from tarragon.cli.output.words import duration_text
 from tarragon.cli.targets.next_commands import command_line
 
@@ -31,8 +29,8 @@ class WaitGoal:
 
     states: Collection[str] = ()
     limit: float | None = None
-    prints_changes: bool = False
-    """Whether each change of the job is printed on stderr."""
+    changes: OutputStreams | None = None
+    """Where each change of a job is printed; None if only reasons why it makes no progress are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +47,12 @@ class WaitResult:
 
 
 async def wait_for_job(
-    target: ClusterTarget, job: ClusterJob, wanted: WaitGoal, clock: Clock, terminal: Terminal
+    target: ClusterTarget, job: ClusterJob, wanted: WaitGoal, clock: Clock, signals: SignalHandler
 ) -> WaitResult:
     """Returns when the job reaches a state or can't any more, when the time is up, or when a signal arrives."""
     reached = asyncio.Event()
     never_fits = NeverFitsWatch(target, clock)
-    output = LineOutput(OutputStreams(out=sys.stdout, err=sys.stderr, terminal=terminal, now=clock.now))
-    report = output.show_progress if wanted.prints_changes else _StallNotes(job.name).progressed
+    report = LineOutput(wanted.changes).show_progress if wanted.changes else _StallNotes(job.name).progressed
 
     def progressed(progress: Progress) -> None:
         report(progress)
@@ -66,10 +63,7 @@ async def wait_for_job(
     follower = JobFollower(job, clock, progressed)
     if follower.is_over or follower.progress.state.lower() in wanted.states:
         return _met(follower, wanted)
-    with handled_signals() as signals:
-        if wanted.limit is None:
-            print_note(f"Waiting for {job.name} without a time limit; --timeout sets one.")
-        left = await _until(target.follow(follower, clock, print_note), reached, wanted.limit, signals, never_fits)
+    left = await _until(target.follow(follower, clock, print_note), reached, wanted.limit, signals, never_fits)
     if reached.is_set() or follower.is_over:
         return WaitResult(follower=follower, exit_code=0) if reached.is_set() else _met(follower, wanted)
     if left is None and never_fits.noticed.done():

@@ -33,7 +33,8 @@ from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5
 from tarragon.job.model import CleanPodPolicy, Replica, SuccessPolicy
 from tarragon.kube.meta import Key
 
-KILLED_CODE = 130
+INTERRUPTED_CODE = SIGNAL_EXIT_BASE + signal.SIGINT
+"""The exit code if Ctrl-C has ended the job, as shells and other programs have it."""
 DETACHED_CODES: Mapping[FollowEnd, int] = MappingProxyType(
     {
         FollowEnd.DETACHED: UNFINISHED,
@@ -53,10 +54,10 @@ def report_outcome(attended: FollowSession, how: FollowEnd, limit: float | None,
             return report_result(attended, paint)
         case FollowEnd.STOPPED:
             _say(f"Stopped {name}: the job is deleted{_kept(where, follower.job)}.", _logs(where, follower.job))
-            return exit_code(follower.progress, follower.job.status, is_gone=True)
+            return INTERRUPTED_CODE
         case FollowEnd.KILLED:
             _say(f"Killed {name}: the job is deleted{_kept(where, follower.job)}.", _logs(where, follower.job))
-            return KILLED_CODE
+            return INTERRUPTED_CODE
         case FollowEnd.DETACHED | FollowEnd.TERMINATED | FollowEnd.HUNG_UP:
             stands = f"it has {follower.progress.state}" if follower.progress.is_final else "it continues"
             _say(f"Detached from {name}: {stands} in {key.namespace} on {where.name}.", _meanwhile(where, address))

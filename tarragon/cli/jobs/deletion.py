@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
 
 import click
@@ -28,16 +29,38 @@ from tarragon.kube.meta import Key
 _RESOURCES = MappingProxyType({each.kind: each for each in (CONFIG_MAPS, SECRETS, PERSISTENT_VOLUME_CLAIMS)})
 
 
-async def delete_jobs(settings: GlobalOptions, wanted: JobSelection, clock: Clock) -> int:
+NOT_CONFIRMED = 1
+"""The exit code if the user declines."""
+
+Confirm = Callable[[str], bool]
+"""Whether to do what the question says."""
+
+
+def confirmed(question: str) -> bool:
+    return click.confirm(question, err=True)
+
+
+def unasked(_: str) -> bool:
+    return True
+
+
+def delete_jobs(settings: GlobalOptions, wanted: JobSelection, clock: Clock, confirm: Confirm = unasked) -> int:
     """Delete the selected jobs and return the exit code. A job that is not found does not stop the others."""
     target = resolve_target(settings)
-    async with target.reading() as reader:
-        jobs, missing = await select_jobs(reader, wanted, target.namespace)
+    jobs, missing = asyncio.run(_selected(target, wanted))
+    # Asked outside of the event loop, where Ctrl-C would only cancel what waits, and not the question.
+    if jobs and not confirm(f"Delete {joined([job.name for job in jobs])} in {target.namespace} on {target.name}?"):
+        return NOT_CONFIRMED
     if jobs:
-        await _delete_all(target, jobs, clock)
+        asyncio.run(_delete_all(target, jobs, clock))
     for each in missing:
         click.echo(error_text(each), err=True)
     return NoSuchJob.exit_code if missing else 0
+
+
+async def _selected(target: ClusterTarget, wanted: JobSelection) -> tuple[Sequence[ClusterJob], Sequence[NoSuchJob]]:
+    async with target.reading() as reader:
+        return await select_jobs(reader, wanted, target.namespace)
 
 
 async def _delete_all(target: ClusterTarget, jobs: Sequence[ClusterJob], clock: Clock) -> None:
