@@ -17,6 +17,7 @@ import click
 from tarragon.cli.main import root_command
 from tarragon.cli.options.command_tree import COMMANDS
 from tarragon.cli.options.config_file import flags_of
+from tarragon.cli.options.example_lines import EXAMPLES
 from tools.generated_files import write_or_check
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "commands.md"
@@ -51,6 +52,10 @@ def section(name: str, command: click.Command) -> Iterator[str]:
     yield f"    {usage(name, command)}"
     yield ""
     yield from paragraphs(inspect.cleandoc(command.help or ""))
+    yield "```text"
+    yield from EXAMPLES[name.removeprefix("tarragon ")]
+    yield "```"
+    yield ""
     yield from options(name.upper().replace(" ", "_").replace("-", "_"), command)
     if isinstance(command, click.Group):
         for below, each in command.commands.items():

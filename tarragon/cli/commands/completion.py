@@ -10,15 +10,8 @@ from tarragon.cli.options.settings import TarragonCommand
 SHELLS = ("bash", "zsh", "fish", "powershell")
 COMPLETION_VARIABLE = "_TARRAGON_COMPLETE"
 
-_USAGE = {
-    "bash": "source <(tarragon completion bash)    # once, or in ~/.bashrc",
-    "zsh": "source <(tarragon completion zsh)     # once, or in ~/.zshrc",
-    "fish": "tarragon completion fish | source     # once, or in ~/.config/fish/config.fish",
-    "powershell": "tarragon completion powershell | Out-String | Invoke-Expression    # once, or in $PROFILE",
-}
 
-
-@click.command("completion", cls=TarragonCommand, epilog="\b\n" + "\n".join(_USAGE.values()))
+@click.command("completion", cls=TarragonCommand)
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:

@@ -24,7 +24,14 @@ class _Subcommand(TarragonCommand):
         """Keep click's own variable name, which contains both command names: TARRAGON_CONFIG_VIEW_FORM."""
 
 
-@click.group("config")
+class _Group(click.Group):
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from tarragon.cli.options.example_lines import write_examples
+
+        write_examples(ctx, formatter)
+
+
+@click.group("config", cls=_Group)
 def command() -> None:
     """Show and change the configuration file, which sets defaults for flags.
 

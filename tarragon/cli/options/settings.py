@@ -94,6 +94,9 @@ class TarragonCommand(click.Command):
             param.envvar = f"TARRAGON_{self.name}_{flag_name(param)}".upper().replace("-", "_")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from tarragon.cli.options.example_lines import write_examples
+
+        write_examples(ctx, formatter)
         super().format_epilog(ctx, formatter)
         formatter.write_paragraph()
         formatter.write_text(GLOBAL_OPTIONS_HELP)
