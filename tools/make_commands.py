@@ -52,6 +52,8 @@ def section(name: str, command: click.Command) -> Iterator[str]:
     yield f"    {usage(name, command)}"
     yield ""
     yield from paragraphs(inspect.cleandoc(command.help or ""))
+    yield "Examples:"
+    yield ""
     yield "```text"
     yield from EXAMPLES[name.removeprefix("tarragon ")]
     yield "```"
