@@ -293,7 +293,7 @@ def with_pods(recorded: Progress | None, pod_uids: AbstractSet[str]) -> Progress
 
 
 def progress_text(progress: Progress | None, now: dt.datetime | None = None) -> str:
-    """Return the progress as one short text, such as `1,200/4,000 (30 %) · loss 0.11 · 2m left`.
+    """Return the progress as one short text, such as `step 1,200/4,000 (30 %) · loss 0.11 · 2m left`.
 
     The remaining time is as of `now`, or as of the report. The text is empty for progress of an earlier pod.
     """
@@ -304,15 +304,17 @@ def progress_text(progress: Progress | None, now: dt.datetime | None = None) -> 
 
 
 def amount_text(progress: Progress) -> str:
-    """Return how much is done: `1,200/4,000 (30 %)`, `3/10 epochs (30 %)`, `30 %` or `step 1,200`."""
+    """Return how much is done: `step 1,200/4,000 (30 %)`, `3/10 epochs (30 %)`, `30 %` or `step 1,200`."""
     if progress.done is None:
         return ""
     if progress.percentage is None:
         return f"{progress.unit.value.removesuffix('s')} {progress.done:,}"
     if progress.unit is Unit.PERCENT:
         return f"{progress.percentage} %"
-    unit = " epochs" if progress.unit is Unit.EPOCHS else ""
-    return f"{progress.done:,}/{progress.total:,}{unit} ({progress.percentage} %)"
+    amount = f"{progress.done:,}/{progress.total:,}"
+    # Not `epoch 2/10`: that is what programs print while they are in the second one, and here two are done.
+    counted = f"{amount} epochs" if progress.unit is Unit.EPOCHS else f"step {amount}"
+    return f"{counted} ({progress.percentage} %)"
 
 
 def _number_text(text: str) -> str:

@@ -82,7 +82,7 @@ def trained(status: JobStatus) -> JobStatus:
 
 
 def test_a_job_that_runs_says_how_far_its_training_is() -> None:
-    assert cell(a_job(trained(going())), "PROGRESS OR REASON") == "1,200/4,000 (30 %) · loss 0.1123 · 2m left"
+    assert cell(a_job(trained(going())), "PROGRESS OR REASON") == "step 1,200/4,000 (30 %) · loss 0.1123 · 2m left"
 
 
 def test_why_a_job_makes_no_progress_comes_before_how_far_it_is() -> None:
@@ -94,8 +94,8 @@ def test_why_a_job_makes_no_progress_comes_before_how_far_it_is() -> None:
 def test_a_job_that_does_not_run_has_no_time_left() -> None:
     over = [trained(JobStatus(phase=phase)) for phase in (Phase.SUCCEEDED, Phase.SUSPENDED)]
 
-    assert {cell(a_job(each), "PROGRESS OR REASON") for each in over} == {"1,200/4,000 (30 %) · loss 0.1123"}
-    assert cell(a_job(trained(going()), deleted=at(3)), "PROGRESS OR REASON") == "1,200/4,000 (30 %) · loss 0.1123"
+    assert {cell(a_job(each), "PROGRESS OR REASON") for each in over} == {"step 1,200/4,000 (30 %) · loss 0.1123"}
+    assert cell(a_job(trained(going()), deleted=at(3)), "PROGRESS OR REASON") == "step 1,200/4,000 (30 %) · loss 0.1123"
 
 
 def test_a_job_that_another_operator_has_begun_says_how_it_is_taken_over() -> None:

@@ -42,6 +42,16 @@ for step in range(40):
     print("step", step, flush=True)
     time.sleep(0.1)
 """
+KERAS_BARS = """
+import time
+for epoch in (1, 2):
+    print(f"Epoch {epoch}/2")
+    for step in range(1, 101):
+        bar = f"{step}/100 {'━' * (step // 5)} 0s 9ms/step - loss: {1 / step:.4f}"
+        print(chr(13) + bar, end="", flush=True)
+        time.sleep(0.01)
+    print()
+"""
 STUBBORN = (
     "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('here', flush=True)\ntime.sleep(60)"
 )
@@ -62,6 +72,17 @@ def test_a_job_is_trained_with_its_logs_and_its_result(shell: Shell) -> None:
     assert re.search(r"^Succeeded  digits in \d+\.\d+ s  accuracy 0\.95$", ended.out, re.MULTILINE)
     assert f"tfjob/digits created in default on local ({shell.home})" in ended.err
     assert re.search(r"^  logs       .*python\S* -m tarragon logs digits$", ended.err, re.MULTILINE)
+
+
+def test_a_pipe_gets_how_far_a_training_is_in_one_line_and_not_with_every_bar(shell: Shell) -> None:
+    ended = shell("run", shell.file("job.yaml", worker("digits", KERAS_BARS)))
+
+    said = [line.partition("Z  ")[2] for line in ended.err.splitlines() if "Z  step " in line]
+    assert ended.code == 0
+    assert len(said) == 1
+    assert re.fullmatch(r"step \d+/200 \(\d+ %\) · loss \S+( · .+ left)?", said[0])
+    assert ended.out.count("100/100") == 2
+    assert "step 200/200 (100 %) · loss 0.01" in shell("list").out
 
 
 def test_what_the_hints_say_can_be_pasted(shell: Shell) -> None:

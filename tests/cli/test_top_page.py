@@ -122,20 +122,22 @@ def test_how_far_a_training_is_stands_beside_it() -> None:
 @pytest.mark.parametrize(
     ("line", "progress"),
     [
-        ("INFO:tensorflow:loss = 0.31, step = 100 (0.9 sec)", "step 100  loss 0.31"),
-        ("Epoch 3/10", "epoch 3/10"),
-        ("step 20 loss: 0.7 accuracy: 0.91", "step 20  accuracy 0.91  loss 0.7"),
-        ("done: loss=0.08 accuracy=0.97", "accuracy 0.97  loss 0.08"),
+        ("INFO:tensorflow:loss = 0.31, step = 100 (0.9 sec)", "step 100 · loss 0.31"),
+        ("Epoch 3/10", "2/10 epochs (20 %)"),
+        ("step 20 loss: 0.7 accuracy: 0.91", "step 20 · loss 0.7"),
+        ("done: loss=0.08 accuracy=0.97", "accuracy 0.97 · loss 0.08"),
         ("stepping down; 3 steps left, port=2222", ""),
         ("version 2.3.1", ""),
     ],
 )
 def test_the_numbers_of_a_line_are_how_far_a_training_is(line: str, progress: str) -> None:
-    assert training_progress([line]) == progress
+    assert training_progress([line], at(0)) == progress
 
 
 def test_the_newest_line_with_numbers_counts() -> None:
-    assert training_progress(["step 1", "step 2", "saving a checkpoint"]) == "step 2"
+    lines = ["step 1 loss 0.9", "step 2 loss 0.8", "saving a checkpoint"]
+
+    assert training_progress(lines, at(0)) == "step 2 · loss 0.8"
 
 
 def test_who_has_no_jobs_is_told_how_to_start_one_and_where_else_to_look() -> None:

@@ -17,7 +17,7 @@ from tests.cli.scenes import at, pod, worker
 from tests.cli.test_rows import a_job, going
 
 PRINTED = "step 1201 loss 0.12 accuracy 0.9"
-RECORDED = "1,200/4,000 (30 %) · loss 0.1"
+RECORDED = "step 1,200/4,000 (30 %) · loss 0.1"
 
 
 class Tails:
@@ -57,7 +57,7 @@ def test_what_a_program_prints_is_newer_than_what_was_read_of_it_minutes_before(
 ) -> None:
     earlier = replace(progress(Source.LOG), updated_at=at(-90))
 
-    assert shown(earlier, PRINTED, monkeypatch=monkeypatch).startswith("step 1201")
+    assert shown(earlier, PRINTED, monkeypatch=monkeypatch).startswith("step 1,201")
 
 
 def test_what_was_read_before_is_shown_while_the_log_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,5 +68,5 @@ def test_what_was_read_before_is_shown_while_the_log_says_nothing(monkeypatch: p
 def test_the_report_of_a_former_pod_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     former = replace(progress(Source.REPORT), is_of_earlier_pod=True)
 
-    assert shown(former, PRINTED, monkeypatch=monkeypatch).startswith("step 1201")
+    assert shown(former, PRINTED, monkeypatch=monkeypatch).startswith("step 1,201")
     assert shown(former, monkeypatch=monkeypatch) == ""

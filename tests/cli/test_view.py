@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from tarragon.base.clock import FakeClock
 from tarragon.cli.follow.progress_output import LineOutput, LiveOutput, OutputStreams
 from tarragon.cli.follow.view import ProgressFrame, progress_rows
 from tarragon.cli.output.screen import LiveRows
@@ -81,7 +82,9 @@ def test_how_far_the_program_says_that_it_is_stands_in_the_first_row(emulate: Ca
     teller.show_progress(replace(seen, training=reported))
     teller.tick()
 
-    assert terminal.rows()[0] == ("digits  Running  12.4 s  1 of 1 replica running  12/40 (30 %) · loss 0.5 · 1m left")
+    assert terminal.rows()[0] == (
+        "digits  Running  12.4 s  1 of 1 replica running  step 12/40 (30 %) · loss 0.5 · 1m left"
+    )
 
 
 @pytest.mark.parametrize(("columns", "lines"), SIZES)
@@ -187,6 +190,40 @@ def test_where_nothing_can_move_every_change_is_a_line_with_its_time() -> None:
         "12:00:01Z  worker-0: Succeeded",
     ]
     assert out.getvalue() == "[worker-0] step 1\n"
+
+
+def test_where_nothing_can_move_how_far_a_training_is_is_a_line_every_ten_seconds() -> None:
+    err, clock = io.StringIO(), FakeClock(at(0))
+    terminal = Terminal(colors_out=False, colors_err=False, is_live=False, shows_logs=False)
+    output = LineOutput(OutputStreams(out=io.StringIO(), err=err, terminal=terminal, now=clock.now))
+    seen = progress({worker(0): pod(worker(0))})
+    for half_second in range(60):
+        done = min(50, half_second + 1)
+        trained = TrainingProgress(updated_at=clock.now(), done=done, total=80, metrics={"loss": "0.5"})
+        output.show_progress(replace(seen, training=trained))
+        output.tick()
+        clock.advance(0.5)
+
+    assert err.getvalue().splitlines() == [
+        "12:00:00Z  Running",
+        "12:00:00Z  worker-0: Running",
+        "12:00:00Z  step 1/80 (1 %) · loss 0.5",
+        "12:00:10Z  step 21/80 (26 %) · loss 0.5",
+        "12:00:20Z  step 41/80 (51 %) · loss 0.5",
+    ]
+
+
+def test_where_nothing_can_move_a_training_that_stands_still_is_not_said_again() -> None:
+    err, clock = io.StringIO(), FakeClock(at(0))
+    terminal = Terminal(colors_out=False, colors_err=False, is_live=False, shows_logs=False)
+    output = LineOutput(OutputStreams(out=io.StringIO(), err=err, terminal=terminal, now=clock.now))
+    trained = TrainingProgress(updated_at=at(0), done=3, total=400)
+    output.show_progress(replace(progress({worker(0): pod(worker(0))}), training=trained))
+    for _ in range(5):
+        clock.advance(60)
+        output.tick()
+
+    assert err.getvalue().count("step 3/400") == 1
 
 
 def test_what_hinders_a_start_stays_whole_above_the_rows_and_is_short_below_them(

@@ -89,15 +89,15 @@ def test_what_a_program_reports_is_in_the_status_of_its_job(user: User, kind: st
     assert (found["done"], found["total"], found["source"]) == (40, 40, "report")
     assert status["trainerStatus"]["progressPercentage"] == 100
     assert {"name": "loss", "value": "0.025"} in status["trainerStatus"]["metrics"]
-    assert "40/40 (100 %) · loss 0.025\n" in user("list").out
-    assert "Progress:   40/40 (100 %) · loss 0.025, as of " in user("describe", "reports").out
+    assert "step 40/40 (100 %) · loss 0.025\n" in user("list").out
+    assert "Progress:   step 40/40 (100 %) · loss 0.025, as of " in user("describe", "reports").out
     assert json.loads(user("describe", "reports", "-o", "json").out)["progress"] == {
         "done": 40,
         "total": 40,
         "unit": "steps",
         "loss": "0.025",
         "isOfEarlierPod": False,
-        "text": "40/40 (100 %) · loss 0.025",
+        "text": "step 40/40 (100 %) · loss 0.025",
     }
 
 

@@ -42,32 +42,32 @@ def amounts(states: list[str]) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("step 12 of 100", "12/100 (12 %)"),
-        ("step 55 of 4000", "55/4,000 (1 %)"),
-        ("step 55 of 4000, loss 0.31, accuracy 0.9", "55/4,000 (1 %)"),
-        ("Step 12/100: loss=0.3", "12/100 (12 %)"),
-        ("2026-11-24 10:00:00,123 INFO train: step: 12/100 - loss: 0.3", "12/100 (12 %)"),
-        ("INFO:root:Iteration [12 / 100] took 0.3 s", "12/100 (12 %)"),
-        (" iteration       10/     100 | consumed samples: 640 | lm loss: 1.0E+01 |", "10/100 (10 %)"),
-        ('{"step": 12, "total_steps": 100, "loss": 0.3}', "12/100 (12 %)"),
-        ("Train step 12 out of 100 done", "12/100 (12 %)"),
+        ("step 12 of 100", "step 12/100 (12 %)"),
+        ("step 55 of 4000", "step 55/4,000 (1 %)"),
+        ("step 55 of 4000, loss 0.31, accuracy 0.9", "step 55/4,000 (1 %)"),
+        ("Step 12/100: loss=0.3", "step 12/100 (12 %)"),
+        ("2026-11-24 10:00:00,123 INFO train: step: 12/100 - loss: 0.3", "step 12/100 (12 %)"),
+        ("INFO:root:Iteration [12 / 100] took 0.3 s", "step 12/100 (12 %)"),
+        (" iteration       10/     100 | consumed samples: 640 | lm loss: 1.0E+01 |", "step 10/100 (10 %)"),
+        ('{"step": 12, "total_steps": 100, "loss": 0.3}', "step 12/100 (12 %)"),
+        ("Train step 12 out of 100 done", "step 12/100 (12 %)"),
         ("INFO:tensorflow:loss = 0.3, step = 200 (2.4 sec)", "step 200"),
         ("completed step: 12, seconds: 1.20, TFLOP/s/device: 5.1, loss: 9.8", "step 12"),
         ("Epoch 3/10", "2/10 epochs (20 %)"),
         ("Epoch 3/10, loss: 0.3", "3/10 epochs (30 %)"),
         ("Epoch [3/10] train_loss=0.3", "3/10 epochs (30 %)"),
-        ("Epoch [3/10], Step [100/500], Loss: 0.3", "1,100/5,000 (22 %)"),
+        ("Epoch [3/10], Step [100/500], Loss: 0.3", "step 1,100/5,000 (22 %)"),
         ("Train Epoch: 2 [6400/60000 (11%)]\tLoss: 0.3", "step 66,400"),
         ("Epoch: [3][ 120/5005]  Time 0.3 Loss 6.9", "step 10,130"),
-        (" 37%|███▋      | 37/100 [00:12<00:20,  3.1it/s]", "37/100 (37 %)"),
-        ("Training:  46%|████▌     | 1.15k/2.50k [00:00<00:00, 3.58kstep/s, loss=0.31]", "1,150/2,500 (46 %)"),
-        ("Epoch 2/3:  50%|█████     | 10/20 [00:00<00:00, 97.09it/s, loss=0.5]", "30/60 (50 %)"),
+        (" 37%|███▋      | 37/100 [00:12<00:20,  3.1it/s]", "step 37/100 (37 %)"),
+        ("Training:  46%|████▌     | 1.15k/2.50k [00:00<00:00, 3.58kstep/s, loss=0.31]", "step 1,150/2,500 (46 %)"),
+        ("Epoch 2/3:  50%|█████     | 10/20 [00:00<00:00, 97.09it/s, loss=0.5]", "step 30/60 (50 %)"),
         ("Epoch 2:  50%|█████     | 10/20 [00:00<00:00, 97.09it/s, v_num=0, train_loss=0.5]", "step 50"),
-        ("Epoch 1/3  ━━━━━━━━━━╸━━━━━ 37/100 0:00:12 • 0:00:20 3.10it/s v_num: 0", "137/400 (34 %)"),
-        ("[1,0]<stdout>: step 12 of 100", "12/100 (12 %)"),
-        ("[prterun-host-12@1,0]<stdout>: step 12 of 100", "12/100 (12 %)"),
-        ("[0] step 12 of 100", "12/100 (12 %)"),
-        ("\x1b[32mstep\x1b[0m \x1b[1m12\x1b[0m of 100", "12/100 (12 %)"),
+        ("Epoch 1/3  ━━━━━━━━━━╸━━━━━ 37/100 0:00:12 • 0:00:20 3.10it/s v_num: 0", "step 137/400 (34 %)"),
+        ("[1,0]<stdout>: step 12 of 100", "step 12/100 (12 %)"),
+        ("[prterun-host-12@1,0]<stdout>: step 12 of 100", "step 12/100 (12 %)"),
+        ("[0] step 12 of 100", "step 12/100 (12 %)"),
+        ("\x1b[32mstep\x1b[0m \x1b[1m12\x1b[0m of 100", "step 12/100 (12 %)"),
     ],
 )
 def test_a_line_that_counts_the_steps_of_a_training_is_progress(line: str, says: str) -> None:
@@ -126,9 +126,9 @@ def test_a_line_that_counts_something_else_is_no_progress(line: str) -> None:
 def test_bare_numbers_are_progress_once_they_grow() -> None:
     assert amounts(["12/100", "13/100", "hello", "20/100 loss=0.3"]) == [
         "",
-        "13/100 (13 %)",
-        "13/100 (13 %)",
-        "20/100 (20 %)",
+        "step 13/100 (13 %)",
+        "step 13/100 (13 %)",
+        "step 20/100 (20 %)",
     ]
     assert amounts(["12/100", "13/200", "3/4"]) == ["", "", ""]
 
@@ -139,7 +139,7 @@ def test_a_log_of_tarragons_json_is_read_as_its_messages() -> None:
         ' "replica_type": "", "replica_index": "", "runtime_id": "", "logging.googleapis.com/labels": {}}'
     )
 
-    assert amount(line) == "12/100 (12 %)"
+    assert amount(line) == "step 12/100 (12 %)"
 
 
 def test_what_a_log_says_is_marked_as_such_and_has_its_metrics() -> None:
@@ -164,26 +164,26 @@ def test_keras_bars_count_the_steps_of_all_epochs() -> None:
 
     assert [*dict.fromkeys(amounts(states))] == [
         "0/3 epochs (0 %)",
-        "1/30 (3 %)",
-        "10/30 (33 %)",
-        "11/30 (36 %)",
-        "20/30 (66 %)",
-        "21/30 (70 %)",
-        "30/30 (100 %)",
+        "step 1/30 (3 %)",
+        "step 10/30 (33 %)",
+        "step 11/30 (36 %)",
+        "step 20/30 (66 %)",
+        "step 21/30 (70 %)",
+        "step 30/30 (100 %)",
     ]
 
 
 def test_the_last_state_of_each_line_is_enough() -> None:
     assert [*dict.fromkeys(amounts(lines_of("keras.log")))] == [
         "0/3 epochs (0 %)",
-        "10/30 (33 %)",
-        "20/30 (66 %)",
-        "30/30 (100 %)",
+        "step 10/30 (33 %)",
+        "step 20/30 (66 %)",
+        "step 30/30 (100 %)",
     ]
 
 
 def test_keras_with_a_line_per_epoch_is_read_too() -> None:
-    assert amount(*lines_of("keras-verbose-2.log")[:4]) == "20/30 (66 %)"
+    assert amount(*lines_of("keras-verbose-2.log")[:4]) == "step 20/30 (66 %)"
 
 
 def test_the_bar_of_an_evaluation_is_not_that_of_the_training() -> None:
@@ -192,7 +192,7 @@ def test_the_bar_of_an_evaluation_is_not_that_of_the_training() -> None:
 
     progress = printed_progress([*before, evaluation], NOW)
 
-    assert amount(*before, evaluation) == amount(*before) == "20/30 (66 %)"
+    assert amount(*before, evaluation) == amount(*before) == "step 20/30 (66 %)"
     assert progress is not None
     assert progress.loss == "0.6922"
 
@@ -200,7 +200,7 @@ def test_the_bar_of_an_evaluation_is_not_that_of_the_training() -> None:
 def test_keras_2_is_read_too() -> None:
     bar = "100/938 [==>...........................] - ETA: 1s - loss: 0.3 - accuracy: 0.9"
 
-    assert amount("Epoch 1/2", bar) == "100/1,876 (5 %)"
+    assert amount("Epoch 1/2", bar) == "step 100/1,876 (5 %)"
 
 
 def test_a_fit_of_one_epoch_that_is_called_again_has_an_unknown_end() -> None:
@@ -228,25 +228,25 @@ def test_a_bar_for_each_epoch_counts_the_steps_of_all_epochs() -> None:
 
     assert [*dict.fromkeys(amounts(states))] == [
         "",
-        "0/40 (0 %)",
-        "10/40 (25 %)",
-        "20/40 (50 %)",
-        "30/40 (75 %)",
-        "40/40 (100 %)",
+        "step 0/40 (0 %)",
+        "step 10/40 (25 %)",
+        "step 20/40 (50 %)",
+        "step 30/40 (75 %)",
+        "step 40/40 (100 %)",
     ]
 
 
 def test_a_bar_that_begins_again_without_a_word_about_epochs_has_an_unknown_end() -> None:
     bars = [f"{share}%|███| {done}/469 [00:12<00:20, 3.1it/s]" for share, done in ((90, 420), (100, 469), (10, 46))]
 
-    assert amounts(bars) == ["420/469 (89 %)", "469/469 (100 %)", "step 515"]
+    assert amounts(bars) == ["step 420/469 (89 %)", "step 469/469 (100 %)", "step 515"]
 
 
 def test_the_bar_of_a_validation_does_not_replace_that_of_the_training() -> None:
     training, validation = " 37%|███| 1480/4000 [00:12<00:20, 3.1it/s]", "100%|███| 13/13 [00:01<00:00, 9.1it/s]"
 
-    assert amount(training, validation) == "1,480/4,000 (37 %)"
-    assert amount(validation, training) == "1,480/4,000 (37 %)"
+    assert amount(training, validation) == "step 1,480/4,000 (37 %)"
+    assert amount(validation, training) == "step 1,480/4,000 (37 %)"
 
 
 def test_the_metrics_that_huggingface_writes_between_its_bars_are_shown() -> None:
@@ -265,12 +265,12 @@ def test_steps_of_a_line_of_their_own_are_counted_over_all_epochs() -> None:
     of_epoch = ["Epoch 1/3", "step 50/100", "step 100/100", "Epoch 2/3", "step 1/100"]
     of_training = ["Epoch 1/3", "step 50/300", "step 100/300", "Epoch 2/3", "step 101/300"]
 
-    assert amount(*of_epoch) == "101/300 (33 %)"
-    assert amount(*of_training) == "101/300 (33 %)"
+    assert amount(*of_epoch) == "step 101/300 (33 %)"
+    assert amount(*of_training) == "step 101/300 (33 %)"
 
 
 def test_steps_without_a_total_do_not_replace_those_with_one() -> None:
-    assert amount("step 12 of 100", "loss = 0.3, step = 13") == "12/100 (12 %)"
+    assert amount("step 12 of 100", "loss = 0.3, step = 13") == "step 12/100 (12 %)"
 
 
 # ------------------------------------------------------------------------------------------------------ hostile input
@@ -279,14 +279,14 @@ def test_steps_without_a_total_do_not_replace_those_with_one() -> None:
 def test_an_unfinished_line_ends_before_its_last_word() -> None:
     assert LogProgress().after(["step 12 of 10"], is_cut=True).progress(NOW) is None
     bars = "\r1/10 ━━━━ 0s 2ms/step - loss: 0.7\r9/10 ━━━━ 0s 2ms/step - loss: 0.7\r10/1"
-    assert amount_text(LogProgress().after(["Epoch 1/2", bars], is_cut=True).progress(NOW)) == "9/20 (45 %)"  # type: ignore[arg-type]
+    assert amount_text(LogProgress().after(["Epoch 1/2", bars], is_cut=True).progress(NOW)) == "step 9/20 (45 %)"  # type: ignore[arg-type]
 
 
 def test_the_last_state_of_a_line_of_megabytes_is_found_at_once() -> None:
     line = "".join(f"\r {i // 10_000}%|███| {i}/1000000 [00:12<00:20, 3.1it/s]" for i in range(100_000))
     start = process_time()
 
-    assert amount(line) == "99,999/1,000,000 (9 %)"
+    assert amount(line) == "step 99,999/1,000,000 (9 %)"
     assert process_time() - start < 1
 
 

@@ -49,7 +49,7 @@ def steps(done: int, *, pod: str = "a", seconds: float = 0, source: Source = Sou
 def test_steps_and_a_loss_among_the_metrics_are_read() -> None:
     found = parsed({"step": "1200", "total_steps": "4000", "loss": "0.1123"}, estimatedRemainingSeconds=130)
 
-    assert progress_text(found) == "1,200/4,000 (30 %) · loss 0.1123 · 2m left"
+    assert progress_text(found) == "step 1,200/4,000 (30 %) · loss 0.1123 · 2m left"
 
 
 def test_the_steps_of_hugging_face_transformers_are_read() -> None:
@@ -171,7 +171,7 @@ def test_the_last_percentage_of_a_program_that_reported_steps_is_in_steps() -> N
     merged = merge(steps(3990), last)
 
     assert merged is not None
-    assert progress_text(merged) == "4,000/4,000 (100 %)"
+    assert progress_text(merged) == "step 4,000/4,000 (100 %)"
 
 
 def test_the_report_of_a_former_pod_is_not_shown_as_that_of_the_new_one() -> None:
@@ -188,7 +188,7 @@ def test_the_remaining_time_shrinks_as_time_passes() -> None:
 
     assert progress_text(found).endswith("2h 5m left")
     assert progress_text(found, NOW + dt.timedelta(hours=2)).endswith("5m left")
-    assert progress_text(found, NOW + dt.timedelta(hours=3)) == "1/2 (50 %)"
+    assert progress_text(found, NOW + dt.timedelta(hours=3)) == "step 1/2 (50 %)"
 
 
 def test_the_patch_removes_what_an_earlier_report_had() -> None:

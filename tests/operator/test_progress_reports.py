@@ -139,7 +139,7 @@ async def test_a_report_of_a_program_is_in_the_status_of_its_job(site: Site) -> 
 
     status = site.stage.job("a")["status"]
     assert (reply.code, reply.body["trainerStatus"]["progressPercentage"]) == (200, 30)
-    assert status["tarragon"]["progress"]["text"] == "1,200/4,000 (30 %) · loss 0.11"
+    assert status["tarragon"]["progress"]["text"] == "step 1,200/4,000 (30 %) · loss 0.11"
     assert status["trainerStatus"]["estimatedRemainingSeconds"] == 120
     assert {"name": "loss", "value": "0.11"} in status["trainerStatus"]["metrics"]
 
@@ -367,7 +367,7 @@ async def test_when_the_job_has_ended_its_last_report_stays(site: Site) -> None:
     await site.stage.until_state("a", "Succeeded")
     await site.stage.world.until(lambda: bool(site.progress()))
 
-    assert site.progress()["text"] == "4,000/4,000 (100 %)"
+    assert site.progress()["text"] == "step 4,000/4,000 (100 %)"
 
 
 async def test_what_waits_to_be_written_is_written_when_the_job_ends(

@@ -162,7 +162,7 @@ def test_a_report_stays_while_its_pod_is_there() -> None:
     world.settle()
 
     assert reported(world) == before
-    assert before[0]["text"] == "12/40 (30 %) · loss 1"
+    assert before[0]["text"] == "step 12/40 (30 %) · loss 1"
 
 
 def test_the_report_of_a_pod_that_is_gone_says_so_and_its_metrics_go() -> None:

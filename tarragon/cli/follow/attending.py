@@ -10,6 +10,7 @@ from enum import Enum, auto
 
 from tarragon.base.clock import Clock
 from tarragon.cli.follow.never_fits import NeverFitsWatch
+from tarragon.cli.follow.printed_progress import PrintedProgress
 from tarragon.cli.follow.progress_output import OutputStreams, progress_output_for
 from tarragon.cli.follow.remaining_pods import RemainingPods
 from tarragon.cli.follow.threads import has_started, thread_shares, threads_line
@@ -59,8 +60,10 @@ class FollowSession:
         self._output = progress_output_for(
             OutputStreams(out=sys.stdout, err=sys.stderr, terminal=terminal, now=clock.now)
         )
-        self.streamer = LogStreamer(job.framework.main_container, clock, self._output.show_logs)
+        self._printed = PrintedProgress(job.job.chief if job.job is not None else None)
+        self.streamer = LogStreamer(job.framework.main_container, clock, self._show_logs)
         self.streamer.on_unreadable(self._unread)
+        self.streamer.on_unfinished(lambda replica, text: self._printed.read_unfinished(replica, text, clock.now()))
         self._reported: set[str] = set()
         self.follower = JobFollower(job, clock, self._progressed, self.streamer)
         self.remaining: RemainingPods | None = None
@@ -165,11 +168,21 @@ class FollowSession:
 
     async def _tick(self) -> None:
         while True:
+            if self._printed.has_news:
+                self._show_progress()
             self._output.tick()
             await self._clock.sleep(REDRAW_PERIOD)
 
+    def _show_logs(self, replica: Replica, lines: Sequence[tuple[str, str]]) -> None:
+        self._output.show_logs(replica, lines)
+        self._printed.read(replica, [text for _, text in lines], self._clock.now())
+
+    def _show_progress(self) -> None:
+        follower = self.follower
+        self._output.show_progress(self._printed.applied_to(follower.progress, follower.job.status.work))
+
     def _progressed(self, progress: Progress) -> None:
-        self._output.show_progress(progress)
+        self._show_progress()
         if progress.is_final and not self.seconds:
             self.seconds = self._clock.monotonic() - self._began
         self._never_fits.progressed(progress)

@@ -17,7 +17,10 @@ from tarragon.cli.output.screen import LiveRows
 from tarragon.cli.output.style import REPLICA_TYPES, painter
 from tarragon.cli.output.terminal import Terminal, size
 from tarragon.job.model import Replica
+from tarragon.job.progress import amount_text, progress_text
 
+TRAINING_SECONDS = 10.0
+"""Seconds between two lines that say how far the training is, where each one stays."""
 _TAIL = 5
 """Log lines that are shown below the replicas if stdout, with the logs, is not the terminal."""
 
@@ -88,16 +91,29 @@ class QuietOutput:
 
 
 class LineOutput(QuietOutput):
-    """Prints one line per change, with the time: for CI, pipes and files."""
+    """Prints one line per change, with the time: for CI, pipes and files. How far the training is, now and then."""
 
     def __init__(self, stage: OutputStreams) -> None:
         super().__init__(stage)
         self._before: Progress | None = None
+        self._shown_amount = ""
+        self._shown_at: dt.datetime | None = None
 
     def show_progress(self, progress: Progress) -> None:
         for line in progress_changes(self._before, progress):
             self.show_note(line)
         self._before = progress
+        self.tick()
+
+    def tick(self) -> None:
+        """Prints how far the training is once it has begun, if that has changed, at most every `TRAINING_SECONDS`."""
+        if self._before is None or self._before.state != RUNNING or not (training := self._before.training):
+            return
+        now, amount = self._stage.now(), amount_text(training) if training.done else ""
+        is_due = self._shown_at is None or (now - self._shown_at).total_seconds() >= TRAINING_SECONDS
+        if is_due and amount != self._shown_amount and (text := progress_text(training, now)):
+            self._shown_at, self._shown_amount = now, amount
+            self.show_note(text)
 
     def show_note(self, text: str) -> None:
         self._stage.err.write(f"{self._stage.now():%H:%M:%S}Z  {text}\n")

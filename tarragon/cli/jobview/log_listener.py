@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tarragon.base.clock import Clock
 from tarragon.cli.jobview.log_book import ContainerRun, LogPositions
-from tarragon.cli.output.log_lines import LineSplitter, stamp_time
+from tarragon.cli.output.log_lines import LineSplitter, split_stamp, stamp_time
 from tarragon.client.errors import ApiError, NotFound, Unavailable, Unreachable, unreachable
 from tarragon.client.port import Client, LogOptions
 from tarragon.job.model import Replica
@@ -48,12 +48,17 @@ class LogStreamer:
         self._reported = 0
         self._is_wanted: Callable[[Replica], bool] = lambda _replica: True
         self._report_unread: Callable[[Replica, ApiError], None] = lambda _replica, _error: None
+        self._report_unfinished: Callable[[Replica, str], None] = lambda _replica, _text: None
         self.error: BaseException | None = None
         """Why reading stopped: a BrokenPipeError, if the reader of our output closed the pipe, or a bug."""
 
     def on_unreadable(self, tell: Callable[[Replica, ApiError], None]) -> None:
         """Sets the callback for a log that can't be read. It may be called more than once."""
         self._report_unread = tell
+
+    def on_unfinished(self, tell: Callable[[Replica, str], None]) -> None:
+        """Sets the callback for the end of a line that is still being written, such as that of a bar."""
+        self._report_unfinished = tell
 
     def select(self, wants: Callable[[Replica], bool]) -> None:
         """Reads the logs of these replicas only."""
@@ -193,6 +198,8 @@ class LogStreamer:
                 async for chunk in chunks:
                     self._failures.pop(instance, None)
                     self._report(instance, lines.feed(chunk))
+                    if rest := lines.unfinished:
+                        self._report_unfinished(instance.replica, split_stamp(rest)[1])
         except Unreachable:
             # A truncated line is dropped: the next attempt reads all of it.
             return False

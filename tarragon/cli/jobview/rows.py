@@ -189,7 +189,7 @@ def reason(job: ClusterJob) -> str:
 
 
 def training(job: ClusterJob, now: dt.datetime) -> str:
-    """How far the training is: `1,200/4,000 (30 %) · loss 0.11 · 2m left`; empty if nothing is known."""
+    """How far the training is: `step 1,200/4,000 (30 %) · loss 0.11 · 2m left`; empty if nothing is known."""
     progress = job.status.progress
     if progress is not None:
         progress = with_measured_remaining(progress, job.status.work)

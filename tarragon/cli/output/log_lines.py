@@ -12,6 +12,9 @@ from tarragon.cli.output.style import RESET
 _LONGEST_LINE = 1 << 20
 """Bytes at which a line is cut, to bound memory."""
 
+_SHOWN_OF_UNFINISHED = 4096
+"""Bytes."""
+
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|\+00:00) ?")
 _NOT_COLORS = re.compile(
     r"\x1b\[(?![0-9;]*m)[0-?]*[ -/]*[@-~]|\x9b[0-?]*[ -/]*[@-~]"  # CSI: cursor movements and the like
@@ -40,6 +43,11 @@ class LineSplitter:
             complete.append(self._rest)
             self._rest = b""
         return [line.decode(errors="replace") for line in complete]
+
+    @property
+    def unfinished(self) -> str:
+        """The end of the line that is still being written: a bar is one line for as long as it grows."""
+        return self._rest[-_SHOWN_OF_UNFINISHED:].decode(errors="replace")
 
     def finish(self) -> list[str]:
         """Returns the last line if it has no newline."""

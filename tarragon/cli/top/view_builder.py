@@ -117,7 +117,7 @@ class ViewBuilder:
             if recorded.source is Source.REPORT or not is_old:
                 return training(each.job, now)
         leader = leading_replica(scene, each)
-        printed = "" if leader is None else training_progress(self._voices.lines(leader[1]))
+        printed = "" if leader is None else training_progress(self._voices.lines(leader[1]), now)
         return printed or training(each.job, now)
 
     def log_sources(self, scene: WatchedState, shown: Sequence[JobRow], place: PageState) -> Iterator[LogSource]:

@@ -59,7 +59,7 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         "reason": "Why the job makes no progress, in one word.",
         "message": "Why the job makes no progress, in a sentence.",
         "progress": "How far the training is, as far as its program reports or prints that.",
-        "text": "How far the training is, such as 1,200/4,000 (30 %) · loss 0.11.",
+        "text": "How far the training is, such as step 1,200/4,000 (30 %) · loss 0.11.",
         "status.tarragon.replicas": "The number of worker pods, for the scale subresource.",
         "selector": "The label selector of the worker pods, for the scale subresource.",
         "restarts": "The restarts of all replicas.",
