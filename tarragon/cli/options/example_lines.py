@@ -11,6 +11,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "run": (
             "tarragon run job.yaml",
+            "tarragon run train.py --workers 4 --gpus 1 -- --epochs 3",
+            "tarragon run job.yaml -e TOKEN --env-file .env",
             "tarragon run job.yaml --set spec.tfReplicaSpecs.Worker.replicas=4 --timeout 2h",
             "tarragon --context prod run --detach job.yaml",
         ),
@@ -19,6 +21,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "tarragon submit --wait --timeout 2h job.yaml",
             "tarragon submit --dry-run=server -o yaml job.yaml",
         ),
+        "init": ("tarragon init train.py --workers 4 --ps 1", "tarragon init -o - train.py -- --epochs 3"),
         "validate": ("tarragon validate job.yaml", "tarragon validate -R jobs/ -o json"),
         "list": (
             "tarragon list",
