@@ -189,6 +189,23 @@ raise ValueError(f"the batch {batch!r} has the shape {batch.shape}")
 """
 
 
+FRAMES = """
+lines = "".join(f'  File "/envs/tf/keras/{number}.py", line {number}, in call\\n\\n' for number in range(70))
+raise ValueError(f"Graph execution error:\\n\\nDetected at node x\\n{lines}indices[0,0] = 99 is not in [0, 10)")
+"""
+
+
+def test_why_reads_the_log_where_the_status_has_only_its_end(user: User) -> None:
+    runs(user, FRAMES)
+
+    why = user("why", "train").out
+
+    lines = excerpt_of(why)
+    assert "ValueError: Graph execution error:" in lines
+    assert f'  File "{user.folder}/train.py", line 3, in <module>' in lines
+    assert lines[-1] == "indices[0,0] = 99 is not in [0, 10)"
+
+
 def test_an_exception_is_seen_however_large_the_array_is_that_it_shows(user: User) -> None:
     failed = runs(user, ARRAY)
     why = user("why", "train").out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ from tarragon.cli.output.words import age
 from tarragon.cli.targets.extras import SIMULATE, require_extra
 from tarragon.cli.targets.next_commands import command_line
 from tarragon.cli.targets.resolving import resolve_target
+from tarragon.cli.targets.stored_logs import failure_output
 from tarragon.job.excerpt import LINE_LENGTH, telling_excerpt
 from tarragon.job.model import ReplicaType, gang_name
 from tarragon.job.phase import Phase
@@ -61,6 +63,15 @@ _REMEDIES: Mapping[str, str] = MappingProxyType(
 """What helps a job that never fits, where that is not `_LARGER`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalFacts:
+    """What only the machine knows on which the replicas ran: their environments, and the first failed one's output."""
+
+    environments: Mapping[ReplicaType, ReplicaEnvironment] = field(default_factory=dict)
+    failure_output: Sequence[str] = ()
+    """The last lines of its kept log; empty if there is none."""
+
+
 async def print_explanation(
     settings: GlobalOptions, name: str, form: str | None, changes: Sequence[tuple[str, str]] = ()
 ) -> None:
@@ -73,9 +84,12 @@ async def print_explanation(
         if ask is not None:
             report = await ask(reader, job.key.namespace)
     now = SystemClock().now()
-    environments = replica_environments(job, is_local=where.is_local)
+    local = LocalFacts(
+        environments=replica_environments(job, is_local=where.is_local),
+        failure_output=failure_output(where.nodes_folder, job),
+    )
     lines = [
-        *explanation_lines(job, now, where.command_prefix, standing.position_text, environments),
+        *explanation_lines(job, now, where.command_prefix, standing.position_text, local),
         *(_without_gpus(job) if where.is_local else ()),
         *standing.lines(now.astimezone()),
         *([] if report is None else (f"  {line}" for line in report.job_lines(gang_name(job.framework.kind, job.key)))),
@@ -118,7 +132,7 @@ def explanation_lines(
     now: dt.datetime,
     prompt: CommandPrefix,
     place: str = "",
-    environments: Mapping[ReplicaType, ReplicaEnvironment] = MappingProxyType({}),
+    local: LocalFacts = LocalFacts(),
 ) -> Iterator[str]:
     """Yield the reason, how long the job has waited, and what happens next.
 
@@ -134,7 +148,7 @@ def explanation_lines(
         yield from _mistakes(job)
     if status.phase is Phase.FAILED:
         if failure is not None:
-            yield from _failure(failure, job, environments.get(failure.replica.type, ReplicaEnvironment()))
+            yield from _failure(failure, job, local)
         yield from _mistakes(job)
         return
     if status.phase is Phase.SUSPENDED:
@@ -201,14 +215,15 @@ def _mistakes(job: ClusterJob) -> Iterator[str]:
         yield f"    {mistake.remedy}"
 
 
-def _failure(failure: FirstFailure, job: ClusterJob, environment: ReplicaEnvironment) -> Iterator[str]:
+def _failure(failure: FirstFailure, job: ClusterJob, local: LocalFacts) -> Iterator[str]:
+    environment = local.environments.get(failure.replica.type, ReplicaEnvironment())
     table = (job.dialect or job.framework.dialects[0]).exit_codes
     known = explain_exit(failure.exit_code, failure.reason, table)
     policy = job.restart_policy_of(failure.replica)
     yield f"  {failure.replica} at {format_time(failure.at)}: {end_text(failure.exit_code, known, policy)}"
     if is_restart_forbidden(known, policy):
         yield f"  {RESTART_FORBIDDEN}"
-    lines = telling_excerpt(failure.message.split("\n"), LOG_LINES)
+    lines = telling_excerpt(local.failure_output or failure.message.split("\n"), LOG_LINES)
     yield from (f"  │ {terminal_text(short_line(line, LINE_LENGTH), colors=False)}" for line in lines)
     for cause in probable_causes(ReplicaEnd(lines=lines, reason=failure.reason, environment=environment)):
         yield f"  Probably: {cause.summary}"

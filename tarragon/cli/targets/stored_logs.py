@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tarragon.base.number_rows import extend_shortened
 from tarragon.cli.jobview.jobs import ClusterJob, JobName
 from tarragon.cli.output.log_lines import LineSplitter, Stamp, split_stamp
 from tarragon.frameworks.plugin import Dialect, Framework
@@ -18,6 +19,13 @@ from tarragon.job.model import CleanPodPolicy, Replica, RunPolicy, TrainingJob
 from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet.pod.logs import LogSelection, read
 from tarragon.localcluster.kubelet.pod.stored_logs import RunFacts, StoredPodLogs, find_logs
+
+_END = LogSelection(timestamps=True, tail=2000)
+"""The end of a log, in which a failure is explained."""
+_FAILURE_LINES = 200
+"""Of these, once arrays are shortened."""
+_SECONDS_APART = 1.5
+"""Times in a status have whole seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +128,31 @@ def merged_stored_lines(
     by_replica: dict[Replica, list[StoredRun]] = {}
     for run in runs:
         by_replica.setdefault(run.replica, []).append(run)
-    streams = [_tail(filter(fits, _readable(_lines(of_replica, since))), tail) for of_replica in by_replica.values()]
+    selection = LogSelection(timestamps=True, since=since)
+    streams = [_tail(filter(fits, _readable(_lines(runs, selection))), tail) for runs in by_replica.values()]
     return heapq.merge(*streams, key=lambda said: said.stamp)
+
+
+def failure_output(nodes: Path | None, job: ClusterJob) -> Sequence[str]:
+    """Returns the last lines of the kept log of the replica that failed first; none without such a log.
+
+    The job's status has only what fits into a termination message. If that does not end like the log, because a program
+    has written its own, the log is not what to show.
+    """
+    failure = job.status.first_failure
+    if failure is None:
+        return ()
+    lines: deque[str] = deque(maxlen=_FAILURE_LINES)
+    for run in runs_of_job(nodes, job):
+        is_meant = run.replica == failure.replica and run.exit_code == failure.exit_code
+        if is_meant and abs(run.finished - failure.at.timestamp()) <= _SECONDS_APART:
+            lines.clear()
+            extend_shortened(lines, (said.text for said in _readable(_lines([run], _END))))
+    return list(lines) if _last(lines) == _last(failure.message.split("\n")) else ()
+
+
+def _last(lines: Iterable[str]) -> str:
+    return next((line for line in reversed([*lines]) if line.strip()), "").rstrip()
 
 
 def log_size(run: StoredRun) -> int:
@@ -131,17 +162,17 @@ def log_size(run: StoredRun) -> int:
 
 def raw_lines(run: StoredRun) -> Sequence[str]:
     """Returns all lines of the run, each with its timestamp."""
-    return [f"{said.timestamp} {said.text}" for said in _lines([run], None)]
+    return [f"{said.timestamp} {said.text}" for said in _lines([run], LogSelection(timestamps=True))]
 
 
 def _tail(said: Iterator[LogLine], tail: int | None) -> Iterable[LogLine]:
     return said if tail is None else deque(said, maxlen=tail)
 
 
-def _lines(runs: Sequence[StoredRun], since: dt.datetime | None) -> Iterator[LogLine]:
+def _lines(runs: Sequence[StoredRun], selection: LogSelection) -> Iterator[LogLine]:
     for run in runs:
         splitter = LineSplitter()
-        for chunk in read(run.log, LogSelection(timestamps=True, since=since)):
+        for chunk in read(run.log, selection):
             for line in splitter.feed(chunk):
                 yield _parsed(run.replica, line)
         for line in splitter.finish():
