@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.conftest import CommandResult
+from tests.cli.manifests import command, group, job
 from tests.conftest import ROOT
 from tests.e2e.user import User, eventually
 
@@ -204,6 +205,13 @@ def test_why_reads_the_log_where_the_status_has_only_its_end(user: User) -> None
     assert "ValueError: Graph execution error:" in lines
     assert f'  File "{user.folder}/train.py", line 3, in <module>' in lines
     assert lines[-1] == "indices[0,0] = 99 is not in [0, 10)"
+
+
+def test_why_shows_the_message_that_a_program_has_written_itself(user: User) -> None:
+    words = command("sh", "-c", "echo in the log; echo my own words > /dev/termination-log; exit 1")
+    user.run(user.file("job.json", job("train", Worker=group(words))))
+
+    assert excerpt_of(user("why", "train").out) == ["my own words"]
 
 
 def test_an_exception_is_seen_however_large_the_array_is_that_it_shows(user: User) -> None:
