@@ -59,7 +59,7 @@ def test_the_package_alone_brings_nothing_that_only_schedulers_and_servers_need(
     listed = bare("-c", "import importlib.metadata as m; print(*(d.name for d in m.distributions()))", program="python")
 
     assert not HEAVY & set(listed.stdout.lower().split())
-    assert len(listed.stdout.split()) <= 21
+    assert len(listed.stdout.split()) <= 22
 
 
 def test_the_package_alone_serves_a_user_of_a_cluster(shell: Shell, bare: Installation) -> None:
