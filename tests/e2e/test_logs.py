@@ -171,7 +171,7 @@ def test_every_line_of_tensorflow_is_json_and_has_its_severity(user: User) -> No
     start = "kind: TFJob\nmetadata:\n"
     manifest = user.file("ps.yaml", text.replace(start, start + "  annotations: {tarragon.dev/logs: json}\n"))
 
-    ended = user.run(manifest)
+    ended = user.run(manifest, "--keep-pods")
 
     assert ended.code == 0, ended.out + ended.err
     found = Counter[str]()
