@@ -42,7 +42,7 @@ def test_what_is_missing_stands_on_the_job_and_once_it_is_there_the_job_runs(use
     subprocess.run(["kubectl", "create", "-f", "-"], input=body, env=environment, text=True, check=True)
     assert user("wait", "digits").code == 0
     assert "[worker-1] rate 0.1" in user("logs", "digits").out
-    assert listed_row(user, "digits", "Succeeded").split()[7:] == []
+    assert listed_row(user, "digits", "Succeeded").split()[8:] == []
 
 
 def test_a_claim_that_is_not_there_is_named(user: User) -> None:

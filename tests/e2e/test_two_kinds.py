@@ -57,7 +57,7 @@ def test_each_is_run_named_and_deleted_for_itself(user: User, tmp_path: Path) ->
     assert "tfjob/one-name created" in new.err
 
     assert sorted(user("list", "-o", "name").out.split()) == ["tfjob.mlkube.io/one-name", "tfjob/one-name"]
-    kinds = {line.split()[7] for line in user("list", "-o", "wide").out.splitlines()[1:]}
+    kinds = {line.split()[8] for line in user("list", "-o", "wide").out.splitlines()[1:]}
     assert kinds == {"TFJob", "TfJob"}
     for named, text in {
         "tfjob/one-name": "of kubeflow",
