@@ -52,6 +52,7 @@ def test_every_example_is_understood_and_is_one_of_its_command(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TARRAGON_CONFIG", str(tmp_path / "config.yaml"))
+    monkeypatch.setenv("TOKEN", "secret")
     for file in ("trace.csv", "job.yaml", "queues.yaml"):
         (tmp_path / file).touch()
     [words] = called(line)
