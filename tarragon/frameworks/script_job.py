@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tarragon.kube.expansion import literal
 from tarragon.kube.meta import Json, JsonObject
 
 CHIEF, PARAMETER_SERVERS = "--chief", "--ps"
@@ -56,8 +57,8 @@ def pod_template(job: ScriptJob, container: str, words: Sequence[str], *, gpus: 
     """Returns the template of a replica with one container, which runs `words`; without words, what the kind runs."""
     main: dict[str, Json] = {"name": container, "image": job.image}
     if words:
-        main["command"] = [*words]
-        main |= {"args": [*job.args]} if job.args else {}
+        main["command"] = [*map(literal, words)]
+        main |= {"args": [*map(literal, job.args)]} if job.args else {}
     main |= _resources(job, gpus)
     spec: dict[str, Json] = {"containers": [main]}
     if job.config_map:

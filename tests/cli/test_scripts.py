@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -11,6 +12,7 @@ import yaml
 
 from tarragon.cli.manifest.script import ScriptOptions, UnusableScript, is_script, name_for, script_manifest
 from tests.cli.conftest import Shell
+from tests.cli.manifests import worker
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -38,8 +40,8 @@ def test_a_script_becomes_a_job_of_several_replicas(shell: Shell, script: str) -
     ended = shell("run", script, "--workers", "2", "--cpu", "100m", "--", "--epochs", "3")
 
     assert ended.code == 0, ended.out + ended.err
-    for worker in ("worker-0", "worker-1"):
-        assert f"[{worker}] worker with helper ['--epochs', '3'] work" in ended.out
+    for replica in ("worker-0", "worker-1"):
+        assert f"[{replica}] worker with helper ['--epochs', '3'] work" in ended.out
     assert "tfjob/train created" in ended.err
 
 
@@ -65,6 +67,33 @@ def test_a_dry_run_prints_the_manifest_which_can_be_submitted(shell: Shell, scri
     ]
     assert "limits" not in specs["PS"]["template"]["spec"]["containers"][0]["resources"]
     assert body["metadata"] == {"name": "train"}
+
+
+def test_arguments_reach_the_script_as_they_were_typed(shell: Shell) -> None:
+    shell.file("$$(A) b.py", "import sys; print(sys.argv[1:])")
+    args = ["a$$b", "$(A)", "$$(A)", "--dry-run", "x", "--timeout"]
+
+    ended = shell("run", "$$(A) b.py", "-e", "A=5", "--", *args)
+
+    assert f"[worker-0] {args}" in ended.out
+
+
+def test_a_second_attempt_with_the_key_of_the_first_starts_no_other_job(shell: Shell) -> None:
+    shell.file("wait.py", UNTIL_TWO_ARE_THERE)
+    first = shell("submit", "wait.py", "--idempotency-key", "K", "--", "a")
+    again = shell("submit", "wait.py", "--idempotency-key", "K", "--", "a")
+
+    assert (first.out, again.out) == ("tfjob/wait\n", "tfjob/wait\n")
+    assert "tfjob/wait unchanged: it already exists" in again.err
+
+
+def test_defaults_for_scripts_do_not_concern_manifests(shell: Shell) -> None:
+    user = dataclasses.replace(shell, variables={"TARRAGON_RUN_IMAGE": "acme/train:1"})
+    user.file("train.py", "")
+    manifest = user.file("job.yaml", worker("digits", "print(1)"))
+
+    assert user("run", manifest, "--dry-run").code == 0
+    assert "image: acme/train:1" in user("run", "train.py", "--dry-run").out
 
 
 def test_two_runs_of_a_script_at_once_have_two_names(shell: Shell) -> None:
@@ -114,6 +143,8 @@ def test_a_shell_script_runs_too(shell: Shell) -> None:
         (("-f", "job.yaml", "other.yaml"), "give exactly one FILE"),
         (("folder.py",), "folder.py is a folder"),
         ((), "give exactly one FILE"),
+        (("train.py", "--", "\udcff"), "its argument '\\udcff' is not UTF-8"),
+        (("b\udcff.py",), "'b\\udcff.py' can't be run: its name is not UTF-8"),
     ],
 )
 def test_what_cannot_be_a_job_is_named_before_anything_starts(
@@ -181,7 +212,27 @@ def test_for_a_cluster_the_script_travels_with_the_modules_beside_it(tmp_path: P
     template = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
     assert template["containers"][0]["command"] == ["python", "-u", "/opt/tarragon/script/train.py"]
     assert template["volumes"] == [{"name": "script", "configMap": {"name": code["metadata"]["name"]}}]
+    assert code["immutable"]
     assert [*made.notes] == ["warning: train.py imports package, which only an image can bring to the cluster"]
+
+
+def test_code_that_differs_travels_under_another_name(tmp_path: Path) -> None:
+    """Somebody else's train.py, or a later version, must not change what a running job mounts."""
+    script = tmp_path / "train.py"
+
+    def name(text: str, number: int) -> str:
+        script.write_text(text)
+        code, _ = script_manifest(str(script), ScriptOptions(number=number), is_shipped=True).documents
+        return str(code["metadata"]["name"])
+
+    assert name("print(1)", 1) == name("print(1)", 2) != name("print(2)", 1)
+
+
+def test_a_name_that_no_config_map_can_have_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "日本.py").touch()
+
+    with pytest.raises(UnusableScript, match=r"日本\.py can't travel to a cluster"):
+        script_manifest(str(tmp_path / "日本.py"), ScriptOptions(), is_shipped=True)
 
 
 @pytest.mark.parametrize(
@@ -248,6 +299,34 @@ def test_init_finds_the_script_and_overwrites_nothing(shell: Shell) -> None:
     assert '"main.py"]' in usual.out
     assert shell("init", "some.py", "--force").code == 0
     assert shell("init", "some.py", "--cpu", "2x", "--force").code == 2
+
+
+def test_init_takes_what_is_no_script_for_a_mistake(shell: Shell, script: str) -> None:
+    ended = shell("init", "trian")
+
+    assert ended.code == 2
+    assert "trian is no script" in ended.err
+    assert not (shell.folder / "job.yaml").exists()
+
+
+def test_init_writes_arguments_with_control_characters_as_yaml_can_have_them(shell: Shell, script: str) -> None:
+    args = ["a\x7fb", "c\x85d", "e\u2028f", "$(A)"]
+
+    ended = shell("init", script, "--", *args)
+
+    assert ended.code == 0, ended.err
+    body = yaml.safe_load((shell.folder / "job.yaml").read_text())
+    container = body["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    assert container["args"] == [*args[:3], "$$(A)"]
+
+
+@pytest.mark.parametrize(("text", "whole"), [("0.0", "0"), ("00", "0"), ("02", "2"), (".50", "0.5")])
+def test_gpus_are_written_in_one_form(shell: Shell, script: str, text: str, whole: str) -> None:
+    ended = shell("init", script, "-o", "-", "--gpus", text)
+
+    assert ended.code == 0, ended.err
+    shown = {"0": "image: tensorflow/tensorflow:2.21.0\n", "2": "nvidia.com/gpu: 2", "0.5": "gpu_request: '0.5'"}
+    assert shown[whole] in ended.out
 
 
 def test_a_written_manifest_runs(shell: Shell, script: str) -> None:

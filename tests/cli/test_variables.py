@@ -112,6 +112,10 @@ def test_the_former_spelling_of_image_env_works_with_a_note(shell: Shell) -> Non
         (("-e", "=3"), "'=3' is not a variable; use KEY=VALUE, or KEY to pass yours"),
         (("-e", "A-B=3"), "'A-B' is not a name of a variable; use letters, digits and '_'"),
         (("-e", "acme/train=nowhere"), "nowhere is not an existing folder"),
+        (("-e", "A-B=~nosuch/x"), "'A-B' is not a name of a variable"),
+        (("-e", "acme/train=~nosuch/x"), "~nosuch/x is not an existing folder"),
+        (("-e", "BROKEN"), "the value of BROKEN is not UTF-8"),
+        (("--env-file", "nul.env"), "line 1: A contains a NUL"),
         (("--env-file", "nowhere.env"), "file nowhere.env not found"),
         (("--env-file", "bad.env"), "line 2: 'not a variable' is not KEY=VALUE"),
         (("--env-file", "bad.env"), "line 3: UNSET_HERE has no value, and is not set in your environment"),
@@ -122,10 +126,20 @@ def test_what_is_no_variable_is_named_before_anything_starts(
     shell: Shell, options: tuple[str, str], words: str
 ) -> None:
     shell.file("bad.env", "GOOD=1\nnot a variable\nUNSET_HERE\n")
-    ended = shell("run", shell.file("job.yaml", worker("digits", "print(1)")), "--dry-run", *options)
+    shell.file("nul.env", "A=1\0x\n")
+    user = with_caller(shell, BROKEN="\udcff")
+    ended = user("run", shell.file("job.yaml", worker("digits", "print(1)")), "--dry-run", *options)
 
     assert ended.code == 2
     assert words in ended.err
+
+
+@pytest.mark.parametrize("value", ["~nosuch/x", "x" * 5000])
+def test_a_value_that_looks_like_a_path_is_kept_as_it_is(shell: Shell, value: str) -> None:
+    ended = shell("run", shell.file("job.yaml", worker("digits", "print(1)")), "--dry-run", "-e", f"python={value}")
+
+    assert ended.code == 0, ended.err
+    assert f"value: {value}" in ended.out
 
 
 def test_a_dry_run_shows_the_variables(shell: Shell) -> None:

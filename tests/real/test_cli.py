@@ -193,7 +193,7 @@ def test_a_script_travels_to_the_cluster_with_the_modules_beside_it(shell: Shell
 
     assert ended.code == 0, ended.err
     assert {f"[worker-{number}] helped ['--epochs', '3']" for number in (0, 1)} <= set(ended.out.splitlines())
-    assert f"configmap/{job}-script created in cli on context test" in ended.err
+    assert re.search(r"^configmap/train-script-\w{10} created in cli on context test", ended.err, re.MULTILINE)
 
 
 def test_the_last_words_of_a_replica_that_failed_come_through_the_api(shell: Shell, job: str) -> None:

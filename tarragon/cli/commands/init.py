@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tarragon.cli.output.yaml_style import commented_yaml
 from tarragon.cli.targets.completion import complete_file
 
 MANIFEST = "job.yaml"
+_ARGS = "tarragon.init.args"
 _USUAL = ("train.py", "main.py")
 """The scripts that are taken if the folder has several."""
 
@@ -31,13 +31,18 @@ class InitCommand(TarragonCommand):
             self.name_variable(option)
         self.params += own
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        ctx.meta[_ARGS] = args[end + 1 :]
+        return super().parse_args(ctx, args[:end])
+
 
 @click.command("init", cls=InitCommand)
-@click.argument("words", metavar="[SCRIPT] [-- ARGS]", nargs=-1, shell_complete=complete_file)
+@click.argument("script", metavar="[SCRIPT] [-- ARGS]", required=False, shell_complete=complete_file)
 @click.option("-o", "--output", "target", metavar="FILE", default=MANIFEST, show_default=True, help="- for stdout")
 @click.option("--force", "overwrites", is_flag=True, help="overwrite an existing FILE")
 @click.pass_context
-def command(ctx: click.Context, *, words: Sequence[str], target: str, overwrites: bool) -> int:
+def command(ctx: click.Context, *, script: str | None, target: str, overwrites: bool) -> int:
     """Write a manifest for SCRIPT, with comments, to change and to keep: `tarragon run` and kubectl take it.
 
     Without SCRIPT it is the one in the current folder. ARGS are the script's own.
@@ -45,8 +50,10 @@ def command(ctx: click.Context, *, words: Sequence[str], target: str, overwrites
     \b
     Exit codes: 0 written, 1 FILE exists, 2 no such script
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
-    name, *args = words if words and is_script(words[0]) else (_only_script(), *words)
-    made = script_manifest(name, replace(script_options_of(ctx), args=args), is_shipped=False)
+    name = script or _only_script()
+    if not is_script(name):
+        raise UnusableScript(f"{name} is no script", why=f"the names of scripts end with {' or '.join(INTERPRETERS)}")
+    made = script_manifest(name, replace(script_options_of(ctx), args=ctx.meta[_ARGS]), is_shipped=False)
     *_, job = made.documents
     text = commented_yaml(job, made.support.comments) + "\n"
     _require_valid(name, text)
@@ -78,8 +85,9 @@ def _require_valid(name: str, text: str) -> None:
     from tarragon.plan.input.decode_and_validate import decode_and_validate
     from tarragon.plan.input.manifest import read_manifest
 
-    [document] = read_manifest(text).jobs
-    problems = decode_and_validate(document.framework, document.manifest).all_problems
+    found = read_manifest(text)
+    decoded = [decode_and_validate(each.framework, each.manifest) for each in found.jobs]
+    problems = [*found.problems, *(problem for each in decoded for problem in each.all_problems)]
     if problems:
         raise invalid_manifest(name, problems)
 

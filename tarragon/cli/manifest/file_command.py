@@ -92,10 +92,18 @@ class FileCommand(TarragonCommand):
 
 
 def with_dry_run_value(args: Sequence[str]) -> list[str]:
-    """Makes `--dry-run FILE` a dry run by the client: click would take FILE for the value of the option."""
+    """Makes `--dry-run FILE` a dry run by the client: click would take FILE for the value of the option.
+
+    What follows `--` are the arguments of a script.
+    """
+    end = args.index("--") if "--" in args else len(args)
+    own = args[:end]
     return [
-        f"{DRY_RUN}={DRY_RUNS[0]}" if word == DRY_RUN and after not in DRY_RUNS else word
-        for word, after in zip_longest(args, args[1:])
+        *(
+            f"{DRY_RUN}={DRY_RUNS[0]}" if word == DRY_RUN and after not in DRY_RUNS else word
+            for word, after in zip_longest(own, own[1:])
+        ),
+        *args[end:],
     ]
 
 

@@ -43,6 +43,7 @@ from tarragon.cli.manifest.variables import (
     split_env_options,
 )
 from tarragon.cli.manifest.volume_mounts import mount_problems, unused_volumes
+from tarragon.cli.options.arguments import is_folder
 from tarragon.cli.options.settings import NAMESPACE_FORM, GlobalOptions, embedded_home, is_namespace
 from tarragon.cli.output.words import count, joined
 from tarragon.cli.output.yaml_style import yaml_dump
@@ -118,7 +119,8 @@ def load(target: ClusterTarget, settings: GlobalOptions, name: str, changes: Ove
     if isinstance(document, Problem):
         raise invalid_manifest(name, [document])
     loaded = _loaded(target, settings, file, document, changes)
-    if not is_script(name) or changes.script.name:
+    # With a key, a second attempt must find the job of the first.
+    if not is_script(name) or changes.script.name or changes.idempotency_key:
         return loaded
 
     def numbered(number: int) -> LoadedJob:
@@ -169,7 +171,10 @@ def _file(target: ClusterTarget, name: str, changes: Overrides) -> _File:
     if not is_script(name):
         return _File(name, read_documents(name))
     made = script_manifest(name, changes.script, is_shipped=not target.is_local)
-    return _File(name, read_manifest("\n---\n".join(map(yaml_dump, made.documents))), made.notes)
+    documents = read_manifest("\n---\n".join(map(yaml_dump, made.documents)))
+    if documents.problems:
+        raise invalid_manifest(name, [replace(problem, line=None) for problem in documents.problems])
+    return _File(name, documents, made.notes)
 
 
 def _loaded(
@@ -213,7 +218,7 @@ def _env_options(job: JsonObject, framework: Framework, changes: Overrides) -> E
     """Returns the variables of --env-file and -e, which takes precedence. Raises UnreadableFile."""
     mains = [main_container(template, framework.main_container) or {} for _, template in pod_templates(job)]
     images = {str(main.get("image") or "") for main in mains}
-    options = split_env_options(changes.variables, images, Path.is_dir)
+    options = split_env_options(changes.variables, images, is_folder)
     files = [read_env_file(name, os.environ) for name in changes.env_files]
     return replace(options, variables={**dict(ChainMap(*reversed(files))), **options.variables})
 

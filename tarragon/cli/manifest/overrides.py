@@ -7,14 +7,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from tarragon.cli.jobview.pod_templates import is_pod_template
 from tarragon.frameworks.gpu_shares import is_gpu_share_name
+from tarragon.kube.expansion import literal
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.pod_validation import main_container
 
 Step = str | int
 
 _STEP = re.compile(r"""\.?(?:"(?P<quoted>[^"]+)"|(?P<plain>[^."\[\]]+)|\[(?P<index>\d+)\]|\[(?P<name>[^\]"]+)\])""")
-
-_EXPANDED = re.compile(r"\$(?=[$(])")
 
 
 def set_path(document: JsonObject, path: str, value: Json) -> JsonObject:
@@ -164,8 +163,8 @@ def _elements_without(elements: Sequence[Json], path: str, removed: list[str]) -
 
 def _with_variables(container: JsonObject, variables: Mapping[str, str]) -> JsonObject:
     former = [each for each in container.get("env") or () if each.get("name") not in variables]
-    # Kubernetes would expand $(NAME), and take $$ for $; a shell has done so already.
-    given = ({"name": name, "value": _EXPANDED.sub("$$", value)} for name, value in variables.items())
+    # A shell has expanded them already.
+    given = ({"name": name, "value": literal(value)} for name, value in variables.items())
     return {**container, "env": [*former, *given]}
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 
 from tarragon.cli.manifest.files import UnreadableFile
 from tarragon.cli.manifest.script_imports import ScriptCode, code_of_script
+from tarragon.cli.options.arguments import value_faults
 from tarragon.cli.output.words import joined
 from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.registry import FRAMEWORKS
@@ -31,6 +34,7 @@ MAX_CONFIG_MAP = 900 * 2**10
 """Bytes of code in a ConfigMap, which Kubernetes limits to 1 MiB."""
 _MAX_NAME = 40
 """Characters of a job's name, to which a number and the names of replicas are appended."""
+_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _DISTRIBUTED_TORCH = frozenset({"torch", "pytorch_lightning", "lightning", "accelerate", "deepspeed"})
 
 
@@ -79,6 +83,7 @@ def script_manifest(name: str, options: ScriptOptions, *, is_shipped: bool) -> S
     With `is_shipped` the script and the modules that it imports from its folder are in a ConfigMap, because pods on
     other machines don't see that folder.
     """
+    _require_text(name, options)
     script = _existing(name)
     code = code_of_script(script)
     framework, support = KINDS[options.kind or _kind_for(code.modules)]
@@ -88,7 +93,7 @@ def script_manifest(name: str, options: ScriptOptions, *, is_shipped: bool) -> S
         raise UnusableScript(f"there is no public image for a {framework.kind}", remedy="name yours: --image IMAGE")
     chosen = f"{name_for(script)}-{options.number}" if options.number > 1 else name_for(script)
     job_name = options.name or chosen
-    config_map = f"{job_name}-script" if is_shipped else ""
+    config_map = _config_map(name_for(script), code) if is_shipped else None
     path = f"{SCRIPT_FOLDER}/{script.name}" if is_shipped else name
     job = ScriptJob(
         name=job_name,
@@ -101,10 +106,10 @@ def script_manifest(name: str, options: ScriptOptions, *, is_shipped: bool) -> S
         cpu=options.cpu,
         memory=options.memory,
         gpus=options.gpus,
-        config_map=config_map,
+        config_map=config_map["metadata"]["name"] if config_map is not None else "",
     )
     return ScriptManifest(
-        documents=[*([_config_map(config_map, code)] if is_shipped else []), support.manifest(job)],
+        documents=[*([config_map] if config_map is not None else []), support.manifest(job)],
         support=support,
         notes=list(_notes(script, framework, code, is_shipped=is_shipped)),
     )
@@ -114,6 +119,13 @@ def name_for(script: Path) -> str:
     """Returns a job's name from a script's: `Train_MNIST.py` gives `train-mnist`."""
     name = re.sub(r"[^a-z0-9]+", "-", script.stem.lower())[:_MAX_NAME].strip("-")
     return name if name[:1].isalpha() else f"job-{name}".rstrip("-")
+
+
+def _require_text(name: str, options: ScriptOptions) -> None:
+    """Raises UnusableScript for what no manifest can contain."""
+    for what, text in (("its name", name), *((f"its argument {text!a}", text) for text in options.args)):
+        for fault in value_faults(text):
+            raise UnusableScript(f"{name!a} can't be run: {what} {fault}")
 
 
 def _existing(name: str) -> Path:
@@ -145,8 +157,15 @@ def _require_options(framework: Framework, support: ScriptSupport, options: Scri
 
 
 def _config_map(name: str, code: ScriptCode) -> JsonObject:
+    """Returns a ConfigMap whose name follows from its content, so that no other job's code is ever changed."""
     data, size = {}, 0
     for file in code.files:
+        if _KEY.fullmatch(file.name) is None:
+            raise UnusableScript(
+                f"{file.name} can't travel to a cluster",
+                why="the names of files in a ConfigMap have only letters without accents, digits, '-', '_' and '.'",
+                remedy="rename it, or build an image that has it",
+            )
         try:
             text = file.read_text("utf-8")
         except UnicodeDecodeError as error:
@@ -161,7 +180,9 @@ def _config_map(name: str, code: ScriptCode) -> JsonObject:
             why=f"a ConfigMap can bring {MAX_CONFIG_MAP >> 10} KiB of code to a cluster",
             remedy="build an image that has them, and submit a manifest: `tarragon init` writes one",
         )
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+    digest = sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:10]
+    metadata = {"name": f"{name}-script-{digest}"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "immutable": True, "data": data}
 
 
 def _notes(script: Path, framework: Framework, code: ScriptCode, *, is_shipped: bool) -> Iterator[str]:

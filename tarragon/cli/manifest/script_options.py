@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import click
+from click.core import ParameterSource
 
 from tarragon.cli.manifest.script import KINDS, ScriptOptions, is_script
 
@@ -58,7 +59,8 @@ def checked_script_options(ctx: click.Context, file: str, args: Sequence[str]) -
 
     Raises UsageError if FILE is a manifest, which has these things in its fields.
     """
-    given = _given(ctx)
+    # Defaults of the config file and of the environment are meant for scripts.
+    given = [flag for flag in _given(ctx) if ctx.get_parameter_source(flag.lstrip("-")) is ParameterSource.COMMANDLINE]
     if not is_script(file) and args:
         raise click.UsageError(f"unexpected arguments after {file}: {' '.join(args)}; only scripts take arguments")
     if not is_script(file) and given:
@@ -77,7 +79,7 @@ def _given(ctx: click.Context) -> Mapping[str, Value]:
 def _gpus(text: str) -> str:
     if _GPUS.fullmatch(text) is None:
         raise click.BadParameter(f"{text!r} is not a number of GPUs; use for example 1 or 0.5")
-    return text
+    return f"{float(text):g}"
 
 
 def _option(flag: str, kind: Parser, form: str | None, text: str) -> click.Option:

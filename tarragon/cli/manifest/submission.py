@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -21,7 +22,7 @@ from tarragon.cli.targets.next_commands import command_line
 from tarragon.cli.targets.refusals import is_kind_missing
 from tarragon.cli.targets.stored_logs import runs_of_job
 from tarragon.client.errors import AlreadyExists, Forbidden, NotFound
-from tarragon.client.port import Client
+from tarragon.client.port import Client, Selector
 from tarragon.job.annotations import IDEMPOTENCY_KEY_ANNOTATION
 from tarragon.job.phase import Phase
 from tarragon.kube.core import NAMESPACES
@@ -80,14 +81,24 @@ class Submitter:
 
     async def submit(self, loaded: LoadedJob) -> ClusterJob:
         """Creates the objects of a FILE. A script whose name is taken gets the first free number."""
-        for number in count(2):
+        base = str(loaded.job["metadata"].get("name", ""))
+        while True:
             try:
                 return await self._submit(loaded)
             except JobExists:
                 if loaded.numbered is None:
                     raise
-                loaded = loaded.numbered(number)
-        raise AssertionError
+                loaded = loaded.numbered(await self._free_number(loaded, base))
+
+    async def _free_number(self, loaded: LoadedJob, base: str) -> int:
+        """Returns the first number for which no job `base-number` exists that must stay."""
+        numbered = re.compile(rf"{re.escape(base)}-(\d{{1,9}})")
+        taken: set[int] = set()
+        for found in (await self.cluster.list(loaded.framework.resource, Selector(namespace=loaded.namespace))).items:
+            match = numbered.fullmatch(found.metadata.name)
+            if match and not (self.target.is_local and self._is_over(read_job(loaded.framework, found))):
+                taken.add(int(match[1]))
+        return next(number for number in count(2) if number not in taken)
 
     async def _submit(self, loaded: LoadedJob) -> ClusterJob:
         """Creates the objects of a FILE, the job last, so that its dependencies exist when it starts."""

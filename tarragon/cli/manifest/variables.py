@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tarragon.cli.jobview.pod_templates import pod_templates
 from tarragon.cli.manifest.files import UnreadableFile, read_file
-from tarragon.cli.options.arguments import is_variable_name
+from tarragon.cli.options.arguments import is_variable_name, value_faults
 from tarragon.cli.output.words import joined
 from tarragon.kube.meta import JsonObject
 from tarragon.kube.pod_validation import main_container
@@ -33,17 +33,16 @@ class EnvOptions:
 
 
 def split_env_options(
-    pairs: Sequence[tuple[str, str]], images: Collection[str], is_folder: Callable[[Path], bool]
+    pairs: Sequence[tuple[str, str]], images: Collection[str], is_folder: Callable[[str], bool]
 ) -> EnvOptions:
     """Separates variables from folders for `images`, the job's. `python=venv` could be both.
 
     It is a folder for an image if a pattern of that name matches one of the job's and the folder exists.
     """
     environments = {
-        name: folder
+        name: Path(value).expanduser().absolute()
         for name, value in pairs
-        if (folder := _folder(value)) is not None
-        and (not is_variable_name(name) or (_matches(name, images) and is_folder(folder)))
+        if not is_variable_name(name) or (value and _matches(name, images) and is_folder(value))
     }
     return EnvOptions(
         variables={name: value for name, value in pairs if name not in environments}, environments=environments
@@ -81,14 +80,12 @@ def read_env_file(name: str, caller: Mapping[str, str]) -> dict[str, str]:
         elif line.key is not None and line.value is None and line.key not in caller:
             faults.append(f"line {line.original.line}: {line.key} has no value, and is not set in your environment")
         elif line.key is not None:
-            found[line.key] = caller[line.key] if line.value is None else line.value
+            value = caller[line.key] if line.value is None else line.value
+            found[line.key] = value
+            faults += [f"line {line.original.line}: {line.key} {fault}" for fault in value_faults(value)]
     if faults:
         raise UnreadableFile(f"--env-file {name} can't be used", why="\n".join(faults))
     return found
-
-
-def _folder(value: str) -> Path | None:
-    return Path(value).expanduser().absolute() if value else None
 
 
 def _matches(pattern: str, images: Collection[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -83,14 +83,35 @@ def variable(text: str) -> tuple[str, str]:
     """Parses `KEY=VALUE`, or `KEY` for the value that it has here. Still takes `IMAGE=FOLDER`, which --env once was."""
     name, sign, value = text.partition("=")
     if sign and name and not is_variable_name(name):
-        if any(mark in name for mark in "/:*") or Path(value).expanduser().is_dir():
+        if any(mark in name for mark in "/:*") or is_folder(value):
             return name, str(folder_mapping(text)[1])
         raise click.BadParameter(f"{name!r} is not a name of a variable; use letters, digits and '_'")
     if not is_variable_name(name):
         raise click.BadParameter(f"{text!r} is not a variable; use KEY=VALUE, or KEY to pass yours")
     if not sign and name not in os.environ:
         raise click.BadParameter(f"{name} is not set in your environment; use {name}=VALUE")
-    return name, value if sign else os.environ[name]
+    value = value if sign else os.environ[name]
+    for fault in value_faults(value):
+        raise click.BadParameter(f"the value of {name} {fault}")
+    return name, value
+
+
+def value_faults(value: str) -> Iterator[str]:
+    """Yields why a text can't be a variable's value, or an argument, in a manifest."""
+    if "\0" in value:
+        yield "contains a NUL"
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        yield "is not UTF-8"
+
+
+def is_folder(path: str) -> bool:
+    """Whether there is such a folder. A path that can't be looked up is none."""
+    try:
+        return Path(path).expanduser().is_dir()
+    except (OSError, RuntimeError, ValueError):
+        return False
 
 
 def replica_count(text: str) -> tuple[str, int]:
@@ -112,10 +133,9 @@ def replica_count(text: str) -> tuple[str, int]:
 def folder_mapping(text: str) -> tuple[str, Path]:
     """Parses `NAME=FOLDER`. The folder becomes an absolute path."""
     name, value = assignment(text)
-    path = Path(value).expanduser().absolute()
-    if not path.is_dir():
+    if not is_folder(value):
         raise click.BadParameter(f"{value} is not an existing folder")
-    return name, path
+    return name, Path(value).expanduser().absolute()
 
 
 def api_generation(text: str) -> str:

@@ -60,6 +60,6 @@ def _commented(value: Mapping[str, Json], comments: Mapping[str, Sequence[str]],
                     yield f"  - {first}"
                     yield from (f"    {line}" for line in rest)
             case [*elements]:
-                yield f"{name}: {json.dumps(elements, ensure_ascii=False)}"
+                yield f"{name}: {escaped(json.dumps(elements, ensure_ascii=False))}"
             case _:
                 yield from yaml_dump({name: inner}).split("\n")
