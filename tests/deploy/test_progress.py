@@ -72,7 +72,7 @@ async def test_the_report_of_a_pod_is_in_the_columns_of_kubectl(stage: Stage) ->
     assert (await (await program_in(stage, "r-worker-0")).report()).code == 200
     await stage.until(lambda: done(stage, "r") == 1200)
     row = (await stage.kubectl("get", "tfjobs", "r", "--no-headers")).split()
-    assert row[5:] == ["1,200/4,000", "(30", "%)", "·", "loss", "0.11"]
+    assert row[5:] == ["step", "1,200/4,000", "(30", "%)", "·", "loss", "0.11"]
 
 
 async def test_of_another_audience_forged_or_of_another_job_a_token_is_refused(stage: Stage) -> None:
