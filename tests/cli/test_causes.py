@@ -245,3 +245,14 @@ def test_the_numbers_are_those_of_the_line_that_says_done(line: str, pairs: list
 
 def test_a_log_that_never_says_done_has_no_numbers() -> None:
     assert final_metrics(["step 5 accuracy=0.5"]) == []
+
+
+def test_a_misspelled_module_is_not_handed_to_pip_without_a_question() -> None:
+    def remedy(name: str) -> str:
+        [cause] = probable_causes(
+            ReplicaEnd(lines=[f"ModuleNotFoundError: No module named {name!r}"], environment=ENVIRONMENT)
+        )
+        return cause.remedy
+
+    assert remedy("nunpy").startswith("did you mean numpy? If not: ")
+    assert "did you mean" not in remedy("numpy") + remedy("my_own_layers")

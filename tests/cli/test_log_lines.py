@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tarragon.base.escaping import STYLE_ESCAPE
 from tarragon.cli.jobview.log_book import ContainerRun, LogPositions
-from tarragon.cli.output.log_lines import LineSplitter, LogPosition, split_stamp, terminal_text
+from tarragon.cli.output.log_lines import LineSplitter, LogPosition, last_state, split_stamp, terminal_text
 from tests.cli.scenes import worker
 
 FIRST = "2026-11-21T12:00:00.1Z first"
@@ -103,6 +103,19 @@ def test_two_lines_of_one_moment_are_two_lines() -> None:
 )
 def test_what_a_program_prints_cannot_move_the_cursor(line: str, seen: str) -> None:
     assert terminal_text(line, colors=True).replace(STYLE_ESCAPE, "\x1b") == seen
+
+
+@pytest.mark.parametrize(
+    ("line", "last"),
+    [
+        ("1/3 [=>..]\x08\x08\x08\x08\x08\x082/3 [==>.]\x08\x08\x08\x08\x08\x083/3 [====]", "3/3 [====]"),
+        (" 50%|##  |\r100%|####|\r", "100%|####|"),
+        ("\x1b[31mred\x1b[0m and a\x08b", "\x1b[31mred\x1b[0m and a\x08b"),
+        ("\r\r", ""),
+    ],
+)
+def test_of_a_bar_the_last_state_is_left(line: str, last: str) -> None:
+    assert last_state(line) == last
 
 
 def test_without_colors_there_are_none() -> None:

@@ -103,6 +103,7 @@ def test_two_runs_of_a_script_at_once_have_two_names(shell: Shell) -> None:
     second = shell("run", "wait.py", "--", "b")
 
     assert (first.ended().code, second.code) == (0, 0)
+    assert "tfjob/wait already exists: Running; this is wait-2" in second.err
     assert "tfjob/wait-2 created" in second.err
     assert "will be replaced" in shell("submit", "wait.py", "--", "a").err
 
@@ -132,6 +133,7 @@ def test_a_shell_script_runs_too(shell: Shell) -> None:
             ("train.py", "--epochs", "3"),
             "--epochs; those of the script follow --: train.py -- --epochs",
         ),
+        (("train.py", "--worker", "2"), "no such option: --worker; did you mean --workers?"),
         (("train.py", "--gpus", "many"), "'many' is not a number of GPUs; use for example 1 or 0.5"),
         (("train.py", "--cpu", "2x"), "spec.tfReplicaSpecs.Worker.template.spec.containers[0].resources.requests.cpu"),
         (("train.py", "--name", "My Job"), "metadata.name"),
@@ -264,6 +266,25 @@ def test_a_jobs_name_is_made_from_the_scripts(file: str, name: str) -> None:
     assert name_for(Path(file)) == name
 
 
+@pytest.mark.parametrize(
+    ("text", "options", "image"),
+    [
+        ("import os, json", ScriptOptions(), "python:3.13"),
+        ("import numpy", ScriptOptions(), "tensorflow/tensorflow:2.21.0"),
+        ("import os", ScriptOptions(gpus="1"), "tensorflow/tensorflow:2.21.0-gpu"),
+        ("import os", ScriptOptions(image="acme/train:1"), "acme/train:1"),
+    ],
+)
+def test_a_script_that_needs_only_python_has_only_python(
+    tmp_path: Path, text: str, options: ScriptOptions, image: str
+) -> None:
+    (tmp_path / "train.py").write_text(text)
+
+    [job] = script_manifest(str(tmp_path / "train.py"), options, is_shipped=False).documents
+
+    assert job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["image"] == image
+
+
 def test_manifests_and_addresses_are_no_scripts() -> None:
     assert not any(map(is_script, ("job.yaml", "-", "https://example.com/train.py")))
 
@@ -325,7 +346,7 @@ def test_gpus_are_written_in_one_form(shell: Shell, script: str, text: str, whol
     ended = shell("init", script, "-o", "-", "--gpus", text)
 
     assert ended.code == 0, ended.err
-    shown = {"0": "image: tensorflow/tensorflow:2.21.0\n", "2": "nvidia.com/gpu: 2", "0.5": "gpu_request: '0.5'"}
+    shown = {"0": "image: python:3.13\n", "2": "nvidia.com/gpu: 2", "0.5": "gpu_request: '0.5'"}
     assert shown[whole] in ended.out
 
 

@@ -25,11 +25,12 @@ ELSEWHERE: Mapping[str, str] = MappingProxyType(
 ENDS_WITH: Mapping[str, int] = MappingProxyType(
     {
         "sed s/replicas/replcas/ hello.yaml | tarragon validate -": 2,
-        "sed s/hello.py/helo.py/ hello.yaml | tarragon run -": 100,
-        "tarragon run gpu.yaml": 1,
+        "tarragon run broken.py --workers 3": 100,
+        "tarragon run resume.py -e CRASH_AFTER=3 -- /tmp/tarragon-resume": 100,
+        "tarragon run gpu.yaml": 105,
         "kubectl auth can-i create tfjobs --namespace team --as=system:serviceaccount:team:looker": 1,
         "kubectl delete tfjob hello --namespace team --as=system:serviceaccount:team:looker": 1,
-        "tarragon run spread.yaml --set spec.tfReplicaSpecs.Worker.replicas=5": 1,
+        "tarragon run spread.yaml --set spec.tfReplicaSpecs.Worker.replicas=5": 105,
     }
 )
 

@@ -12,7 +12,7 @@ from tarragon.base.escaping import write_verbatim
 from tarragon.cli.follow.changes import is_preempted, progress_changes, stall_reason
 from tarragon.cli.follow.view import ProgressFrame, progress_rows
 from tarragon.cli.jobview.progress import RUNNING, SCHEDULED_AGAIN, Progress
-from tarragon.cli.output.log_lines import terminal_text
+from tarragon.cli.output.log_lines import last_state, terminal_text
 from tarragon.cli.output.screen import LiveRows
 from tarragon.cli.output.style import REPLICA_TYPES, painter
 from tarragon.cli.output.terminal import Terminal, size
@@ -91,13 +91,19 @@ class QuietOutput:
 
 
 class LineOutput(QuietOutput):
-    """Prints one line per change, with the time: for CI, pipes and files. How far the training is, now and then."""
+    """Prints one line per change, with the time: for CI, pipes and files. How far the training is, now and then.
+
+    Of the bars in logs, it prints the last state alone: in a file, those of one epoch would be pages.
+    """
 
     def __init__(self, stage: OutputStreams) -> None:
         super().__init__(stage)
         self._before: Progress | None = None
         self._shown_amount = ""
         self._shown_at: dt.datetime | None = None
+
+    def show_logs(self, replica: Replica, lines: Sequence[tuple[str, str]]) -> None:
+        super().show_logs(replica, [(stream, last_state(text)) for stream, text in lines])
 
     def show_progress(self, progress: Progress) -> None:
         for line in progress_changes(self._before, progress):

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from tarragon.frameworks.log_causes import MISSING_MODULE, LogCause
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.termination_message import boxes
+from tarragon.kube.field_reader import nearest_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +42,21 @@ class Cause:
 _PACKAGES = MappingProxyType({"sklearn": "scikit-learn", "cv2": "opencv-python", "PIL": "pillow", "yaml": "pyyaml"})
 """Modules whose package has another name."""
 
+_KNOWN_MODULES = (
+    *("absl", "accelerate", "datasets", "flax", "horovod", "jax", "joblib", "keras", "keras_tuner", "lightning"),
+    *("matplotlib", "mlflow", "mpi4py", "numba", "numpy", "optax", "orbax", "pandas", "polars", "pyarrow", "pydantic"),
+    *("requests", "safetensors", "scipy", "seaborn", "sklearn", "tensorboard", "tensorflow", "tensorflow_datasets"),
+    *("tensorflow_probability", "tf_keras", "tokenizers", "torch", "torchvision", "tqdm", "transformers", "wandb"),
+    *("xgboost", "yaml", "argparse", "collections", "functools", "itertools", "logging", "multiprocessing", "pathlib"),
+    *("random", "subprocess", "tempfile", "threading", "time"),
+)
+"""Modules that trainings import, for names that are misspelled."""
+
 _GENERAL: Sequence[LogCause] = (
     LogCause(
         MISSING_MODULE + r"(?P<name>\w+)",
         "the module {name} is not installed in {environment}, which ran this replica",
-        "{install} {package}; if {name} is your own file, set workingDir or PYTHONPATH to its folder",
+        "{similar}{install} {package}; if {name} is your own file, set workingDir or PYTHONPATH to its folder",
     ),
     LogCause(
         r"(?i)address already in use|No address added|Failed to add port to server",
@@ -105,8 +116,20 @@ def probable_causes(end: ReplicaEnd) -> Iterator[Cause]:
             lines = [line for line in lines if not pattern.search(line)]
 
 
+def _similar_module(name: str) -> str:
+    """Returns `did you mean numpy? If not: `: whoever owns a misspelled name on PyPI should not be installed."""
+    found = None if name in _KNOWN_MODULES else nearest_name(name, _KNOWN_MODULES)
+    return f"did you mean {found}? If not: " if found else ""
+
+
 def _cause(row: LogCause, match: re.Match[str], end: ReplicaEnd) -> Cause:
     name = next((found for found in match.groupdict().values() if found), "")
     package = _PACKAGES.get(name, name)
-    words = {"name": name, "package": package, "environment": end.environment.name, "install": end.environment.install}
+    words = {
+        "name": name,
+        "similar": _similar_module(name),
+        "package": package,
+        "environment": end.environment.name,
+        "install": end.environment.install,
+    }
     return Cause(row.cause.format(**words).strip(), row.remedy.format(**words))

@@ -195,6 +195,9 @@ def training(job: ClusterJob, now: dt.datetime) -> str:
         progress = with_measured_remaining(progress, job.status.work)
     if progress is not None and (job.status.phase is not Phase.RUNNING or job.state in {STOPPING, INTERRUPTED}):
         progress = replace(progress, remaining_seconds=None)
+    if progress is not None and job.status.phase is Phase.SUCCEEDED and progress.percentage not in {None, 100}:
+        # The last lines of a program come too late to be read: `98 %` of a job that succeeded would be false.
+        progress = replace(progress, done=None)
     return progress_text(progress, now)
 
 

@@ -29,7 +29,8 @@ def dry_run_options(command: Callable[P, T]) -> Callable[P, T]:
     trial = click.option(
         DRY_RUN,
         type=click.Choice(DRY_RUNS),
-        help="print the objects that would be created: pods, Services, TF_CONFIG; `server` asks the API server too; "
+        help="print the objects that would be created: pods, Services, TF_CONFIG; of a script, its manifest; "
+        "`server` asks the API server too; "
         "without a value, client",
     )
     return trial(form(command))

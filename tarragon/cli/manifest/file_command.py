@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -18,6 +19,8 @@ from tarragon.cli.targets.completion import complete_file
 
 _KEY = "tarragon.changes"
 
+_SURELY_MEANT = 0.85
+"""The similarity of a misspelled option. Others are probably the script's own."""
 DRY_RUN = "--dry-run"
 DRY_RUNS = ("client", "server")
 """The values of the option. Without one, it is the first."""
@@ -87,7 +90,12 @@ class FileCommand(TarragonCommand):
             script = next(filter(is_script, args), None)
             if script is None or "--" in args:
                 raise
-            hint = f"those of the script follow --: {script} -- {error.option_name}"
+            near = difflib.get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=_SURELY_MEANT)
+            hint = (
+                f"did you mean {near[0]}?"
+                if near
+                else f"those of the script follow --: {script} -- {error.option_name}"
+            )
             raise click.UsageError(f"no such option: {error.option_name}; {hint}", ctx) from error
 
 

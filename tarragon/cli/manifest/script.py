@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -30,6 +31,8 @@ KINDS: Mapping[str, tuple[Framework, ScriptSupport]] = MappingProxyType(
     }
 )
 """The kinds of jobs that run scripts. Without a kind, and without an import that tells it, it is the first one."""
+PLAIN_IMAGE = "python:3.13"
+"""Runs scripts that need nothing but Python."""
 MAX_CONFIG_MAP = 900 * 2**10
 """Bytes of code in a ConfigMap, which Kubernetes limits to 1 MiB."""
 _MAX_NAME = 40
@@ -88,7 +91,7 @@ def script_manifest(name: str, options: ScriptOptions, *, is_shipped: bool) -> S
     code = code_of_script(script)
     framework, support = KINDS[options.kind or _kind_for(code.modules)]
     _require_options(framework, support, options)
-    image = options.image or (support.gpu_image if options.gpus not in {"", "0"} else support.image)
+    image = options.image or _image_for(code, support, options)
     if not image and is_shipped:
         raise UnusableScript(f"there is no public image for a {framework.kind}", remedy="name yours: --image IMAGE")
     chosen = f"{name_for(script)}-{options.number}" if options.number > 1 else name_for(script)
@@ -142,6 +145,14 @@ def _existing(name: str) -> Path:
 
 def _kind_for(modules: frozenset[str]) -> str:
     return next((kind for kind, (_, support) in KINDS.items() if modules & support.modules), next(iter(KINDS)))
+
+
+def _image_for(code: ScriptCode, support: ScriptSupport, options: ScriptOptions) -> str:
+    """Returns a public image, that of the kind unless the script imports only what every Python has."""
+    if options.gpus not in {"", "0"}:
+        return support.gpu_image
+    is_plain = not options.kind and not code.folders and code.modules <= sys.stdlib_module_names
+    return PLAIN_IMAGE if is_plain else support.image
 
 
 def _require_options(framework: Framework, support: ScriptSupport, options: ScriptOptions) -> None:

@@ -85,10 +85,11 @@ class Submitter:
         while True:
             try:
                 return await self._submit(loaded)
-            except JobExists:
+            except JobExists as taken:
                 if loaded.numbered is None:
                     raise
                 loaded = loaded.numbered(await self._free_number(loaded, base))
+                self.note(f"{taken.summary}; this is {loaded.job['metadata']['name']}")
 
     async def _free_number(self, loaded: LoadedJob, base: str) -> int:
         """Returns the first number for which no job `base-number` exists that must stay."""

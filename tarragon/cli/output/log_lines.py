@@ -16,6 +16,8 @@ _SHOWN_OF_UNFINISHED = 4096
 """Bytes."""
 
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|\+00:00) ?")
+_BACKSPACES = re.compile(r"\x08{4,}")
+"""A few only correct a letter."""
 _NOT_COLORS = re.compile(
     r"\x1b\[(?![0-9;]*m)[0-?]*[ -/]*[@-~]|\x9b[0-?]*[ -/]*[@-~]"  # CSI: cursor movements and the like
     # OSC and DCS: titles, the clipboard
@@ -99,12 +101,22 @@ def stamp_time(stamp: Stamp) -> dt.datetime | None:
         return None
 
 
+def last_state(line: str) -> str:
+    """Returns a line as a terminal leaves it that goes back to its beginning, as bars do; other lines as they are."""
+    parts = _BACKSPACES.sub("\r", line).split("\r")
+    if len(parts) == 1:
+        return line
+    return next((part for part in reversed(parts) if _NOT_COLORS.sub("", _COLORS.sub("", part)).strip()), "")
+
+
 def terminal_text(line: str, *, colors: bool) -> str:
-    """Returns a log line that is safe on a terminal: the last state of a progress bar, no escapes but colours."""
+    """Returns a log line that is safe on a terminal: the last state of a progress bar, no escapes but colours.
+
+    Bars go back to the beginning of their line with carriage returns, or with backspaces, as those of Keras 2.
+    """
     if line.isprintable() and line.strip():
         return line
-    parts = _NOT_COLORS.sub("", line).split("\r")
-    visible = next((part for part in reversed(parts) if _COLORS.sub("", part).strip()), "")
+    visible = _NOT_COLORS.sub("", last_state(line))
     if not colors:
         return _COLORS.sub("", visible)
     return _COLORS.sub(rf"{STYLE_ESCAPE}\1", visible) + RESET if _COLORS.search(visible) else visible
