@@ -305,7 +305,7 @@ def test_rule_4_ctrl_c_while_waiting_for_several_detaches_from_all(shell: Shell)
     assert {"Detached from tfjob/a: it", "Detached from tfjob/b: it"} <= {line[:25] for line in ended.err.splitlines()}
 
 
-def test_rule_4_ctrl_c_while_waiting_leaves_leaves_the_job_alone_and_tells_the_next_commands(shell: Shell) -> None:
+def test_rule_4_ctrl_c_while_waiting_leaves_the_job_alone_and_tells_the_next_commands(shell: Shell) -> None:
     shell("submit", shell.file("a.yaml", worker("a", SLEEPS)))
     shell("wait", "a", "--for", "running", "--timeout", "60")
     going = shell.start("submit", "a.yaml", "--watch")

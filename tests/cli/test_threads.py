@@ -50,8 +50,9 @@ def test_the_line_waits_until_every_replica_has_started() -> None:
 
 @pytest.mark.skipif(available_cpus() == 1, reason="one core is nothing to share")
 def test_replicas_share_the_cores_of_this_machine_and_run_says_so(shell: Shell) -> None:
-    says = command("sh", "-c", "echo $OMP_NUM_THREADS; until [ -e told ]; do sleep 0.05; done")
-    own = command("sh", "-c", "echo $OMP_NUM_THREADS", env=[{"name": "OMP_NUM_THREADS", "value": "7"}])
+    words = ("sh", "-c", "echo $OMP_NUM_THREADS; until [ -e told ]; do sleep 0.05; done")
+    says = command(*words)
+    own = command(*words, env=[{"name": "OMP_NUM_THREADS", "value": "7"}])
     chief = {**own, "resources": {"limits": {"cpu": 1}}}
     going = shell.start(
         "run", shell.file("job.yaml", job("digits", Chief=group(chief), Worker=group(says, replicas=2)))
