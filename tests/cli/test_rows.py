@@ -70,6 +70,13 @@ def test_a_job_whose_cluster_does_not_run_does_not_go_on_counting() -> None:
     assert cell(stopped, "DURATION") == "-"
 
 
+def test_a_suspended_job_does_not_go_on_counting() -> None:
+    suspended = JobStatus(phase=Phase.SUSPENDED, start_time=at(2))
+
+    assert cell(a_job(suspended), "STATE") == "Suspended"
+    assert cell(a_job(suspended), "DURATION") == "-"
+
+
 def test_what_keeps_a_replica_from_being_made_is_told_while_the_others_run() -> None:
     blocked = replace(going(1), obstacle=Obstacle(since=BEGIN, reason="Refused", message="exceeded quota: q"))
 

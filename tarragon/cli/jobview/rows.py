@@ -138,9 +138,12 @@ def restarts(job: ClusterJob) -> int:
 
 
 def duration(job: ClusterJob, now: dt.datetime) -> str:
-    """How long the job ran, or has been running: from its start, also before a restart, to its end."""
+    """How long the job ran, or has been running: from its start, also before a restart, to its end.
+
+    When a suspended or interrupted job stopped running is not in its status.
+    """
     started, ended = job.status.start_time, job.status.completion_time
-    if started is None or (ended is None and job.state == INTERRUPTED):
+    if started is None or (ended is None and job.state in {INTERRUPTED, Phase.SUSPENDED}):
         return "-"
     return span((ended or now) - started)
 
