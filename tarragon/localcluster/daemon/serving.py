@@ -21,7 +21,7 @@ from tarragon.localcluster.daemon import kubeconfig
 from tarragon.localcluster.daemon.background import STOP_PODS_SIGNAL
 from tarragon.localcluster.daemon.cluster import BackgroundCoroutine, LocalCluster, LocalClusterSettings
 from tarragon.localcluster.daemon.log_rotation import rotate_for_ever
-from tarragon.localcluster.home.home import unusable_home_error
+from tarragon.localcluster.home.home import Home, unusable_home_error
 from tarragon.localcluster.home.lock import HomeLock, ServerInfo, lock_home, process_start, write_server
 
 _LOST_HOME_SECONDS = 5.0
@@ -42,6 +42,18 @@ class Activity(Protocol):
 
     def last_request(self) -> float:
         """The monotonic time of the last request of a client."""
+        ...
+
+
+class Announcement(Protocol):
+    """What tells clients where the server is."""
+
+    def publish(self) -> None:
+        """From now on clients find the server."""
+        ...
+
+    def withdraw(self) -> None:
+        """From now on clients find no server, and start one."""
         ...
 
 
@@ -70,10 +82,12 @@ async def serve(
             if cluster is None:
                 return
             try:
-                ready(_announce(settings, cluster, clock))
+                server = _announce(settings, cluster, clock)
+                ready(server)
                 _tune_garbage_collection()
                 cluster.run_companions(companions)  # they may take their time until they run
-                await _until_the_end(settings, cluster, clock, _StopConditions(stop_signal, hold))
+                conditions = _StopConditions(stop_signal, hold)
+                await _until_the_end(settings, cluster, clock, conditions, _ServerFile(home, server))
             finally:
                 home.server.unlink(missing_ok=True)
                 await cluster.stop()
@@ -85,6 +99,20 @@ class _StopConditions:
 
     stop_signal: asyncio.Future[int]
     hold: HomeLock
+
+
+@dataclass(frozen=True, slots=True)
+class _ServerFile:
+    """The announcement of a server in its home."""
+
+    home: Home
+    server: ServerInfo
+
+    def publish(self) -> None:
+        write_server(self.home, self.server)
+
+    def withdraw(self) -> None:
+        self.home.server.unlink(missing_ok=True)
 
 
 async def _start_unless_stopped(
@@ -102,14 +130,18 @@ async def _start_unless_stopped(
 
 
 async def _until_the_end(
-    settings: LocalClusterSettings, cluster: LocalCluster, clock: Clock, conditions: _StopConditions
+    settings: LocalClusterSettings,
+    cluster: LocalCluster,
+    clock: Clock,
+    conditions: _StopConditions,
+    announcement: Announcement,
 ) -> None:
     """Wait for a reason to stop, and stop the pods if the reason requires it."""
     log_keeper = asyncio.create_task(rotate_for_ever(settings.home.log, clock))
     lost = asyncio.create_task(conditions.hold.until_lost(clock))
     waiting: set[asyncio.Future[Any]] = {conditions.stop_signal, lost}
     if settings.idle_seconds is not None:
-        waiting.add(asyncio.create_task(until_idle(cluster, clock, settings.idle_seconds)))
+        waiting.add(asyncio.create_task(until_unused(cluster, clock, settings.idle_seconds, announcement)))
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     tasks = [log_keeper, *(task for task in waiting if isinstance(task, asyncio.Task))]
     was_lost = lost.done()
@@ -124,13 +156,25 @@ async def _until_the_end(
     elif conditions.stop_signal.done():
         log.info("stopping on a signal", signal=signal.Signals(conditions.stop_signal.result()).name)
         if conditions.stop_signal.result() == STOP_PODS_SIGNAL:
-            settings.home.server.unlink(missing_ok=True)  # no new clients while the pods stop
+            announcement.withdraw()  # no new clients while the pods stop
             await cluster.stop_pods()
     else:
         log.info("stopping after the idle timeout", seconds=settings.idle_seconds)
-        settings.home.server.unlink(missing_ok=True)
-        if not await cluster.is_busy():  # a client may have come since
-            await cluster.stop_pods()
+        await cluster.stop_pods()
+
+
+async def until_unused(activity: Activity, clock: Clock, seconds: float, announcement: Announcement) -> None:
+    """Return when the cluster has been idle for the given time and its announcement is withdrawn.
+
+    A client may have found the server just before. If its request comes now, the server stays, and is announced again.
+    """
+    while True:
+        await until_idle(activity, clock, seconds)
+        withdrawn_at = clock.monotonic()
+        announcement.withdraw()
+        if not await activity.is_busy() and activity.last_request() < withdrawn_at:
+            return
+        announcement.publish()
 
 
 async def until_idle(activity: Activity, clock: Clock, seconds: float) -> None:
@@ -138,9 +182,10 @@ async def until_idle(activity: Activity, clock: Clock, seconds: float) -> None:
     idle_since = clock.monotonic()
     while clock.monotonic() - idle_since < seconds:
         await clock.sleep(seconds / _IDLE_CHECKS)
-        idle_since = max(idle_since, activity.last_request())
         if await activity.is_busy():
             idle_since = clock.monotonic()
+        # After the await: the job of a request that comes meanwhile has neither a pod nor a stream yet.
+        idle_since = max(idle_since, activity.last_request())
 
 
 def _announce(settings: LocalClusterSettings, cluster: LocalCluster, clock: Clock) -> ServerInfo:
