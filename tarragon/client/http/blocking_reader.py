@@ -1,21 +1,25 @@
 """Reads from an API server with the standard library, on one connection, for programs that read a little and end.
 
-Importing aiohttp takes longer than all the rest of `tarragon list`. There are no retries, and a read holds up the
-event loop: whoever watches, writes, or has anything else to do meanwhile uses `HttpClient`.
+Importing aiohttp takes longer than all the rest of `tarragon list`. No failed request is sent again, and a read holds up the
+event loop, its timeouts included: whoever watches, writes, or has anything else to do meanwhile uses `HttpClient`.
 """
 
 from __future__ import annotations
 
+import math
 import ssl
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http.client import HTTPException, HTTPSConnection
 from typing import Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from tarragon.client.errors import unavailable, unreachable
+from tarragon.client.errors import ResourceExpired, unavailable, unreachable
 from tarragon.client.http.error_decoding import error_from_body
 from tarragon.client.http.requests import (
     PAGE,
+    PAGED_ATTEMPTS,
     ListPage,
     collection_path,
     decode_response,
@@ -37,16 +41,16 @@ _OK = 200
 class BlockingReader:
     """The methods `get` and `list` of a `Client`. `url` is https, and the server's authority that of `ca_data`, PEM.
 
-    A coroutine of it never waits for anything but the server, so that one request is answered after the other.
+    A coroutine of it never waits for anything but the server, so that one request is answered after the other. It does
+    not wait beyond `deadline` (monotonic) for all requests together.
     """
 
-    def __init__(self, url: str, ca_data: bytes, token: str, user_agent: str) -> None:
+    def __init__(self, url: str, ca_data: bytes, token: str, user_agent: str, deadline: float = math.inf) -> None:
         self._url = url
+        self._deadline = deadline
         address = urlsplit(url)
         context = ssl.create_default_context(cadata=ca_data.decode())
-        self._connection = HTTPSConnection(
-            address.hostname or "", address.port, timeout=_CONNECT_SECONDS, context=context
-        )
+        self._connection = HTTPSConnection(address.hostname or "", address.port, context=context)
         self._headers = {"Accept": "application/json", "Authorization": f"Bearer {token}", "User-Agent": user_agent}
         self._warnings = ServerWarnings()
 
@@ -67,8 +71,14 @@ class BlockingReader:
         return decode_response(self.read(object_path(resource, key), {}), resource.model, self._url)
 
     async def list(self, resource: Resource[T], selection: Selector = ALL_OBJECTS, /) -> ObjectList[T]:
+        for _ in range(PAGED_ATTEMPTS):
+            with suppress(ResourceExpired):
+                return self._list(resource, selection, {"limit": str(PAGE)})
+        return self._list(resource, selection, {})
+
+    def _list(self, resource: Resource[T], selection: Selector, paging: Mapping[str, str]) -> ObjectList[T]:
         path = collection_path(resource, selection.namespace)
-        query = {**selector_query(selection), "limit": str(PAGE)}
+        query = {**selector_query(selection), **paging}
         items: list[T] = []
         while True:
             page = decode_response(self.read(path, query), ListPage, self._url)
@@ -98,6 +108,14 @@ class BlockingReader:
 
     def _connect(self) -> None:
         if self._connection.sock is None:
+            self._connection.timeout = self._at_most(_CONNECT_SECONDS)
             self._connection.connect()
         if self._connection.sock is not None:
-            self._connection.sock.settimeout(_RESPONSE_SECONDS)
+            self._connection.sock.settimeout(self._at_most(_RESPONSE_SECONDS))
+
+    def _at_most(self, seconds: float) -> float:
+        """Returns the seconds, or those that are left. Raises TimeoutError if none are."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return min(seconds, left)

@@ -12,7 +12,15 @@ import msgspec
 
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.client.errors import Invalid, ResourceExpired, error_from_status, unavailable
-from tarragon.client.http.requests import PAGE, ListPage, collection_path, decode_response, object_path, selector_query
+from tarragon.client.http.requests import (
+    PAGE,
+    PAGED_ATTEMPTS,
+    ListPage,
+    collection_path,
+    decode_response,
+    object_path,
+    selector_query,
+)
 from tarragon.client.http.transport import Request, RestConfig, StreamReadTimeout, Transport, lines
 from tarragon.client.port import (
     ALL_OBJECTS,
@@ -30,9 +38,6 @@ from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key, Resource
 
 T = TypeVar("T")
-
-_PAGED_ATTEMPTS = 2
-"""Servers compact their history every five minutes, so a second attempt has the time that the first one lacked."""
 
 _WATCH_SECONDS = (300, 600)
 """The range of a watch's timeout. Each watch picks a random value, so that clients do not all reconnect at once."""
@@ -115,10 +120,9 @@ class HttpClient:
         return self._read(answer, resource.model)
 
     async def list(self, resource: Resource[T], selection: Selector = ALL_OBJECTS) -> ObjectList[T]:
-        for _ in range(_PAGED_ATTEMPTS):
+        for _ in range(PAGED_ATTEMPTS):
             with suppress(ResourceExpired):
                 return await self._list(resource, selection, {"limit": str(PAGE)})
-        # On a busy server the first page expires before the last one is requested: list without pages.
         return await self._list(resource, selection, {})
 
     def watch(self, resource: Resource[T], selection: Selector, since: str) -> AsyncIterator[WatchEvent[T]]:

@@ -15,6 +15,12 @@ T = TypeVar("T")
 
 PAGE = 1000
 """The objects per page of a list: twice kubectl's chunk size. A page of pods is then about two megabytes."""
+PAGED_ATTEMPTS = 2
+"""How often a list is read in pages. On a busy server the first page may expire before the last one is requested, each
+time: the list is then read without pages.
+
+Servers compact their history every five minutes, so a second attempt has the time that the first one lacked.
+"""
 
 
 class _ListMeta(msgspec.Struct):

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
+from aiohttp import web
 
-from tarragon.client.errors import BadRequest, NotFound, Unauthorized, Unavailable
+from tarragon.base.clock import SystemClock
+from tarragon.client.errors import BadRequest, NotFound, Unauthorized, Unavailable, Unreachable
 from tarragon.client.http.blocking_reader import BlockingReader
 from tarragon.client.http.requests import PAGE
 from tarragon.client.port import Client, Selector
 from tarragon.kube.core import CONFIG_MAPS
 from tarragon.kube.meta import Key
+from tarragon.localcluster.daemon.certificates import ensure_certificates
+from tarragon.localcluster.home.home import Home
 from tests.localcluster.apiserver.embedded import TOKEN, Embedded, embedded
+from tests.localcluster.apiserver.scripted_server import Answer, Script, in_turn, says, serving
 
 T = TypeVar("T")
 
@@ -81,3 +89,49 @@ async def test_a_server_that_is_not_there_is_unavailable(running: Embedded) -> N
     url = f"https://127.0.0.1:{port}"
     with BlockingReader(url, running.ca, TOKEN, "t") as reader, pytest.raises(Unavailable, match=f"connect to {url}"):
         reader.read("/version", {})
+
+
+@asynccontextmanager
+async def scripted(home: Home, answer: Answer) -> AsyncIterator[Script]:
+    """A server with the certificates of the home that answers so."""
+    home.prepare()
+    files = ensure_certificates(home, SystemClock().now())
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(files.chain, files.key)
+    async with serving(answer, tls) as script:
+        yield script
+
+
+def page(version: str, *names: str, more: str = "") -> Answer:
+    metadata = {"resourceVersion": version, "continue": more}
+    items: list[dict[str, Any]] = [{"metadata": {"name": name}} for name in names]
+    return says({"metadata": metadata, "items": items})
+
+
+async def test_a_list_whose_pages_are_forgotten_again_and_again_is_read_whole(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    expired = says({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired"}, 410)
+    forgotten = [page("9", "a", more="more"), expired]
+
+    async with scripted(home, in_turn(*forgotten, *forgotten, page("12", "a", "b"))) as script:
+        with BlockingReader(script.url, home.ca.read_bytes(), TOKEN, "t") as reader:
+            found = await asyncio.to_thread(lambda: asyncio.run(reader.list(MAPS)))
+
+    assert [each["metadata"]["name"] for each in found.items] == ["a", "b"]
+    assert found.resource_version == "12"
+    asked = [(each.query.get("limit"), each.query.get("continue")) for each in script.asked]
+    assert asked == [(str(PAGE), None), (str(PAGE), "more")] * 2 + [(None, None)]
+
+
+async def test_a_server_that_has_not_answered_at_the_deadline_is_asked_nothing_more(tmp_path: Path) -> None:
+    async def never(_: web.BaseRequest) -> web.StreamResponse:
+        return await asyncio.get_running_loop().create_future()
+
+    home = Home(tmp_path / "home")
+    async with scripted(home, never) as script:
+        ca, soon = home.ca.read_bytes(), time.monotonic() + 0.5
+        with BlockingReader(script.url, ca, TOKEN, "t", soon) as reader:
+            for _ in range(2):
+                with pytest.raises(Unreachable, match="did not respond in time: GET /version"):
+                    await asyncio.to_thread(reader.read, "/version", {})
+        assert len(script.asked) <= 1
