@@ -21,7 +21,7 @@ from tarragon.cli.options.settings import LOCAL, GlobalOptions, embedded_home
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tarragon.cli.jobview.target import ClusterReader
+    from tarragon.cli.jobview.target import ClusterReader, ClusterTarget
     from tarragon.localcluster.home.home import Home
 
 T = TypeVar("T")
@@ -154,10 +154,8 @@ def _query(settings: GlobalOptions, ask: Callable[[ClusterReader, str], Awaitabl
     """Reads from a cluster, or from the database of an embedded cluster. Hides messages: they would break the line."""
     import asyncio
 
-    from tarragon.cli.targets.resolving import resolve_target
-
     async def query() -> T:
-        cluster = resolve_target(settings)
+        cluster = _target(settings)
         timeout = LOCAL_TIMEOUT if settings.is_local else REMOTE_TIMEOUT
         async with asyncio.timeout(timeout), cluster.reading() as reader:
             return await ask(reader, cluster.namespace)
@@ -165,6 +163,17 @@ def _query(settings: GlobalOptions, ask: Callable[[ClusterReader, str], Awaitabl
     with suppress(OSError, TimeoutError, TarragonError), redirect_stderr(io.StringIO()):
         return asyncio.run(query())
     return nothing
+
+
+def _target(settings: GlobalOptions) -> ClusterTarget:
+    """Returns the cluster. The embedded one needs a deadline: no timeout of asyncio ends its reads."""
+    if settings.is_local:
+        from tarragon.cli.targets.embedded import EmbeddedTarget
+
+        return EmbeddedTarget(embedded_home(), settings.explicit_namespace, time.monotonic() + LOCAL_TIMEOUT)
+    from tarragon.cli.targets.resolving import resolve_target
+
+    return resolve_target(settings)
 
 
 def _local_names(place: Home, kind: str, path: str, namespace: str, deadline: float) -> Sequence[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tarragon.client.http.blocking_reader import BlockingReader
     from tarragon.client.http.client import HttpClient
     from tarragon.localcluster.home.home import Home
+    from tarragon.localcluster.home.lock import ServerInfo
 
 T = TypeVar("T")
 
@@ -37,9 +39,11 @@ _CLIENT = "tarragon.client.http.client"
 class EmbeddedTarget:
     """The embedded cluster of a home as a Target."""
 
-    def __init__(self, place: Home, given_namespace: str) -> None:
+    def __init__(self, place: Home, given_namespace: str, deadline: float = math.inf) -> None:
+        """Reading does not wait beyond `deadline` (monotonic); as it holds up the event loop, nothing else ends it."""
         self._home = place
         self._given_namespace = given_namespace
+        self._deadline = deadline
 
     @property
     def namespace(self) -> str:
@@ -76,7 +80,7 @@ class EmbeddedTarget:
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[ClusterReader]:
         place = self._home
-        reader = _running_reader(place)
+        reader = _running_reader(place, self._deadline)
         if reader is not None:
             with reader:
                 yield reader
@@ -130,8 +134,11 @@ class EmbeddedTarget:
                 return
 
 
-def _running_reader(place: Home) -> BlockingReader | None:
-    """Returns a reader of the cluster if it runs and answers. Its first request restarts the cluster's idle timeout."""
+def _running_reader(place: Home, deadline: float) -> BlockingReader | None:
+    """Returns a reader of the cluster if it runs. Its first request restarts the cluster's idle timeout.
+
+    Raises TarragonError if the cluster runs and does not answer: its database is in use then.
+    """
     from tarragon.localcluster.home.lock import read_server
 
     server = read_server(place)
@@ -141,16 +148,28 @@ def _running_reader(place: Home) -> BlockingReader | None:
     from tarragon.client.http.user_agent import user_agent
 
     try:
-        reader = BlockingReader(server.url, place.ca.read_bytes(), place.read_token(), user_agent("cli"))
+        reader = BlockingReader(server.url, place.ca.read_bytes(), place.read_token(), user_agent("cli"), deadline)
     except (OSError, ValueError):  # its files are being replaced
         return None
     try:
         reader.read("/version", {})
-    except ApiError:  # it has just ended
+    except ApiError as error:
         reader.close()
-        return None
+        if read_server(place) != server or not server.is_running():  # it has just ended
+            return None
+        raise _no_answer_error(place, server, error) from error
     reader.on_warning(print_warning)
     return reader
+
+
+def _no_answer_error(place: Home, server: ServerInfo, error: ApiError) -> TarragonError:
+    if not isinstance(error, Unavailable):
+        return error
+    return TarragonError(
+        f"the local cluster in {place.folder} does not answer",
+        why=f"its process {server.pid} runs, but {error.summary}",
+        remedy="try again, as this machine may be busy; `tarragon down` stops it, also when it hangs",
+    )
 
 
 def embedded_client(place: Home, url: str) -> HttpClient:

@@ -1,7 +1,8 @@
 """Reads from an API server with the standard library, on one connection, for programs that read a little and end.
 
-Importing aiohttp takes longer than all the rest of `tarragon list`. No failed request is sent again, and a read holds up the
-event loop, its timeouts included: whoever watches, writes, or has anything else to do meanwhile uses `HttpClient`.
+Importing aiohttp takes longer than all the rest of `tarragon list`. No failed request is sent again, and a read holds
+up the event loop, its timeouts included: whoever watches, writes, or has anything else to do meanwhile uses
+`HttpClient`.
 """
 
 from __future__ import annotations

@@ -159,6 +159,14 @@ class Embedded:
         return decode(self.api.get(self.api.target((group, "v1", plural), namespace, name)), dict)
 
 
+def server_tls(home: Home, clock: Clock) -> ssl.SSLContext:
+    """With the certificates of the home, which are issued if there are none."""
+    files = ensure_certificates(home, clock.now())
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(files.chain, files.key)
+    return tls
+
+
 @asynccontextmanager
 async def embedded(
     folder: Path, clock: Clock | None = None, window: HistoryWindow = DEFAULT_WINDOW, limits: Limits = DEFAULT_LIMITS
@@ -166,14 +174,12 @@ async def embedded(
     clock = clock or SystemClock()
     home = Home(folder / "home")
     home.prepare()
-    files = ensure_certificates(home, clock.now())
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(files.chain, files.key)
+    tls = server_tls(home, clock)
     api = await Api.open(home.store_path, clock, window)
     server = ApiServer(api, clock, ServerConfig(token=TOKEN, tls=tls, limits=limits))
     await server.start()
     try:
-        yield Embedded(api, server, server.url, files.authority.read_bytes(), clock)
+        yield Embedded(api, server, server.url, home.ca.read_bytes(), clock)
     finally:
         await server.stop()
         await api.close()

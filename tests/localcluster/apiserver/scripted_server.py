@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -68,6 +69,12 @@ def says(value: Any, code: int = 200, **headers: str) -> Answer:
         return web.Response(body=body, status=code, headers={"Content-Type": "application/json", **headers})
 
     return answer
+
+
+async def never(_: web.BaseRequest) -> web.StreamResponse:
+    """No answer."""
+    answer: asyncio.Future[web.StreamResponse] = asyncio.get_running_loop().create_future()
+    return await answer
 
 
 def in_turn(*answers: Answer) -> Answer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from aiohttp import web
 
 from tarragon.base.clock import SystemClock
 from tarragon.client.errors import BadRequest, NotFound, Unauthorized, Unavailable, Unreachable
@@ -21,10 +19,9 @@ from tarragon.client.http.requests import PAGE
 from tarragon.client.port import Client, Selector
 from tarragon.kube.core import CONFIG_MAPS
 from tarragon.kube.meta import Key
-from tarragon.localcluster.daemon.certificates import ensure_certificates
 from tarragon.localcluster.home.home import Home
-from tests.localcluster.apiserver.embedded import TOKEN, Embedded, embedded
-from tests.localcluster.apiserver.scripted_server import Answer, Script, in_turn, says, serving
+from tests.localcluster.apiserver.embedded import TOKEN, Embedded, embedded, server_tls
+from tests.localcluster.apiserver.scripted_server import Answer, Script, in_turn, never, says, serving
 
 T = TypeVar("T")
 
@@ -95,10 +92,7 @@ async def test_a_server_that_is_not_there_is_unavailable(running: Embedded) -> N
 async def scripted(home: Home, answer: Answer) -> AsyncIterator[Script]:
     """A server with the certificates of the home that answers so."""
     home.prepare()
-    files = ensure_certificates(home, SystemClock().now())
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(files.chain, files.key)
-    async with serving(answer, tls) as script:
+    async with serving(answer, server_tls(home, SystemClock())) as script:
         yield script
 
 
@@ -124,9 +118,6 @@ async def test_a_list_whose_pages_are_forgotten_again_and_again_is_read_whole(tm
 
 
 async def test_a_server_that_has_not_answered_at_the_deadline_is_asked_nothing_more(tmp_path: Path) -> None:
-    async def never(_: web.BaseRequest) -> web.StreamResponse:
-        return await asyncio.get_running_loop().create_future()
-
     home = Home(tmp_path / "home")
     async with scripted(home, never) as script:
         ca, soon = home.ca.read_bytes(), time.monotonic() + 0.5
