@@ -438,7 +438,7 @@ def test_a_job_that_somebody_deletes_while_it_is_followed(shell: Shell) -> None:
     assert "tfjob/digits was deleted, its logs are kept." in ended.err
 
 
-UP = command("sh", "-c", "touch up; trap 'echo ended > down; exit' TERM; while :; do sleep 0.05; done")
+UP = command("sh", "-c", "trap 'echo ended > down; exit' TERM; touch up; while :; do sleep 0.05; done")
 ONCE_UP = command("sh", "-c", "until [ -e up ]; do sleep 0.02; done; echo done")
 
 
