@@ -5,21 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, MutableSequence, Sequence
 
+_LENGTH_READ = 1024
+"""Characters of a line by which it is judged: a program may write megabytes into one."""
 _KEPT = 2
 """Rows of a block that are kept, the first ones."""
 _WORDS_OF_ARRAYS = re.compile(
     r"\b(?:array|tensor|dtype=[\w.]+|nan|inf|True|False|None|numpy=)(?=\W|$)|(?<=\d)e(?=[+-]?\d)"
 )
-_ROW = re.compile(r"\.\.\.|\d\S*\s+[-+\[(|,]*\s*\d|\d\.?[\])},]|[\[(]\s*[-+]?\d")
+_ROW = re.compile(r"\.\.\.|(?<!\S)[^\s\d]*+\d\S*+\s++(?:[-+\[(|,]++\s*+)?\d|\d\.?[\])},]|[\[(]\s*+[-+]?\d")
+"""Takes time in proportion to the line, as each of its repetitions is possessive and begins at another place."""
 _MARKER = re.compile(r"^… (?P<count>\d+) more rows? of numbers$")
 
 
 def is_number_row(line: str) -> bool:
     """Whether the line is a row of an array or of a table, or the dots for rows of a large array.
 
-    A number alone is none: it may count something.
+    A number alone is none: it may count something. Of a long line only the beginning is read.
     """
-    rest = _WORDS_OF_ARRAYS.sub("", line)
+    rest = _WORDS_OF_ARRAYS.sub("", line[:_LENGTH_READ])
     return _ROW.search(rest) is not None and not any(map(str.isalpha, rest))
 
 
@@ -32,12 +35,12 @@ def extend_shortened(lines: MutableSequence[str], more: Iterable[str]) -> None:
         count = omitted_rows(lines[-1]) if lines else 0
         if count and not line.strip():
             continue
-        if is_number_row(line) and count:
-            lines[-1] = _marker(count + 1)
-        elif is_number_row(line) and _ends_with_rows(lines):
-            lines.append(_marker(1))
-        else:
+        if not is_number_row(line):
             lines.append(line)
+        elif count:
+            lines[-1] = _marker(count + 1)
+        else:
+            lines.append(_marker(1) if _ends_with_rows(lines) else line)
 
 
 def _ends_with_rows(lines: Sequence[str]) -> bool:

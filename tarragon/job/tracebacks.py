@@ -27,11 +27,13 @@ _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3[.\d]*/|^<(?
 
 _ANNOUNCING = re.compile(r":$|^[\w.]+: Exception encountered when calling .*\.$")
 _NO_STATEMENT = re.compile(r"^… \d+ more |^\[\[\{\{node |^Detected at node |^[~^]+$|^\W*$|^Extension modules: ")
-_NUMBERS = re.compile(r"(?:[-+]?\d[\d.e+-]*[\])]*[,\s][\s\[(]*){8,}")
+_NUMBERS = re.compile(r"(?:[-+]?\d[\d.e+-]{0,40}+[\])]{0,8}+[,\s][\s\[(]{0,40}+){8,}+")
 """A list of them within a line."""
 _PLACE_IN_GRAPH = re.compile(r"\{\{function_node \S+\}\} ")
 """What TensorFlow puts before messages of kernels."""
 _STYLE = re.compile(r"\x1b\[[\d;]*m")
+_LENGTH_READ = 2048
+"""Characters of a line in which lists of numbers are looked for: half of them at its beginning, half at its end."""
 LONGEST_TEXT = 240
 """Characters of an exception in one line."""
 
@@ -212,6 +214,8 @@ def statements(lines: Sequence[str]) -> Iterator[str]:
 
 def short_line(text: str, size: int) -> str:
     """Returns the line without long lists of numbers, and without its middle if it is longer than `size`."""
+    if len(text) > _LENGTH_READ:
+        text = f"{text[: _LENGTH_READ // 2]} … {text[-_LENGTH_READ // 2 :]}"
     text = _NUMBERS.sub("… ", _PLACE_IN_GRAPH.sub("", text))
     if len(text) <= size:
         return text

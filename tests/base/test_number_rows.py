@@ -58,3 +58,19 @@ def test_lines_of_words_stay_as_they_are() -> None:
     lines = [f"step {number}, loss 0.5" for number in range(9)]
 
     assert shortened(lines) == lines
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "part",
+    ["1", "1" + " " * 999, "1 " + "[" * 99, "[" + " " * 99, "a1/", "1e-", "dtype=a.", ".", "Zm9v0"],
+)
+def test_a_line_of_megabytes_is_judged_at_once(part: str) -> None:
+    line = "x " + part * (2**20 // len(part))
+
+    assert shortened([line] * 1000) == [line] * 1000
+
+
+def test_of_a_long_line_only_the_beginning_is_judged() -> None:
+    assert is_number_row("1 " * 512 + "and so on")
+    assert not is_number_row("x" * 1024 + " 1 2 3")

@@ -18,7 +18,7 @@ from tarragon.client.port import LogOptions
 from tarragon.localcluster.kubelet.base.files import write_json
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.pod import logs, stored_logs
-from tarragon.localcluster.kubelet.pod.logs import LogSelection, follow, log_tail, read
+from tarragon.localcluster.kubelet.pod.logs import LogSelection, follow, log_tail, read, rotated_log
 from tarragon.localcluster.kubelet.pod.pod_logs import NodeLogs
 from tarragon.localcluster.kubelet.pod.stored_logs import PodFacts, RunFacts, find_logs
 from tarragon.localcluster.kubelet.shim import cri_log
@@ -120,6 +120,28 @@ def test_a_termination_message_from_the_log_is_limited(log: Path) -> None:
     assert log_tail(log).splitlines() == [f"line {number}" for number in range(120, 200)]
     log.write_bytes(cri("x" * 9000))
     assert log_tail(log) == "x" * 2047 + "\n"
+
+
+def test_a_termination_message_has_the_rotated_log_too(log: Path) -> None:
+    rotated_log(log).write_bytes(cri("one") + cri("two"))
+    log.write_bytes(cri("three"))
+
+    assert log_tail(log) == "one\ntwo\nthree\n"
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("part", ["1", "1 2 ", "Zm9v0"])
+def test_a_termination_message_is_there_at_once_after_a_flood_of_long_lines(log: Path, part: str) -> None:
+    line = part * (16_000 // len(part))
+    rotated_log(log).write_bytes(cri(line) * 640)
+    log.write_bytes(cri(line) * 600 + cri("ValueError: 5"))
+
+    message = ""
+    for _ in range(20):
+        message = log_tail(log)
+
+    assert message.endswith("\nValueError: 5\n")
+    assert len(message.encode()) <= 2048
 
 
 def put(log: Path, data: bytes) -> None:

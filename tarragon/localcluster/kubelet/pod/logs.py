@@ -18,6 +18,8 @@ POLL_SECONDS = 0.1
 _CHUNK = 256 * 1024
 _LINES_READ = 2000
 """Of a log's end, for a termination message: more than numpy and TensorFlow print of an array."""
+_BYTES_READ = 512 * 1024
+"""For the same purpose. It bounds the time that the node spends, whatever a program writes before it fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +108,26 @@ def log_tail(log: Path, lines: int = 80, size: int = 2048) -> str:
     Kubernetes takes the last 80 lines and 2 KiB. As these would often be an array that an exception shows, and not the
     exception, rows of numbers are shortened first.
     """
-    output = b"".join(read(log, LogSelection(tail=_LINES_READ))).decode(errors="replace")
+    output = _Printer(WHOLE_LOG).render(_last_lines(log, _BYTES_READ)).decode(errors="replace")
     body, end = output.removesuffix("\n"), "\n" * output.endswith("\n")
-    text = "\n".join(shortened(body.split("\n"))[-lines:]) + end
+    text = "\n".join(shortened(body.split("\n")[-_LINES_READ:])[-lines:]) + end
     return text.encode()[-size:].decode(errors="replace")
+
+
+def _last_lines(log: Path, size: int) -> list[bytes]:
+    """The CRI lines at the end of a log that is no longer written to, of at most `size` bytes in all."""
+    data = b""
+    for path in (log, rotated_log(log)):
+        file = _opened(path)
+        if file is None:
+            continue
+        with file:
+            begin = max(0, file.seek(0, os.SEEK_END) + len(data) - size)
+            file.seek(begin)
+            data = file.read() + data
+        if begin:
+            return data.split(b"\n")[1:-1]  # the first line may be half a line
+    return data.split(b"\n")[:-1]
 
 
 class _Reader:
