@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ from tests.cli.conftest import Shell
 from tests.cli.manifests import command, group, job
 
 COMMAND = "spec.tfReplicaSpecs.Worker.template.spec.containers[0].command"
+NOBODY = 65534
 
 
 def problems(folder: Path, images: ImageMap | None = None, *, provided: str = "", **container: Any) -> list[str]:
@@ -18,6 +22,18 @@ def problems(folder: Path, images: ImageMap | None = None, *, provided: str = ""
     template = {"spec": {"containers": [{"name": "tensorflow", "image": "i", **container}], **pod}}
     manifest = {"spec": {"tfReplicaSpecs": {"Worker": {"template": template}}}}
     return [str(each) for each in missing_scripts(manifest, images or ImageMap(), folder, [provided])]
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """Root may look into every folder, so that nothing is found out about others' files."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +47,8 @@ def problems(folder: Path, images: ImageMap | None = None, *, provided: str = ""
         ["sh", "-c", "export A=1\nB=2 python train.py | tee log"],
         ["mpirun", "-n", "2", "-x", "LD_LIBRARY_PATH", "python", "train.py"],
         ["nohup", "python", "train.py"],
+        ["mpirun", "--allow-run-as-root", "-x", "PYSPARK_PYTHON=/usr/bin/python3", "-n", "2", "python", "train.py"],
+        ["mpirun", "--mca", "btl", "tcp,self", "-np", "2", "-hostfile", "/etc/mpi/hosts", "python3", "-u", "train.py"],
     ],
 )
 def test_the_script_is_found_that_a_command_starts_at_once(words: list[str]) -> None:
@@ -57,6 +75,20 @@ def test_the_script_is_found_that_a_command_starts_at_once(words: list[str]) -> 
         ["sh", "-c", "python 'train.py"],
         ["mpirun", "--wdir", "code", "python", "train.py"],
         ["mpirun", "./ring"],
+        ["mpirun", "--wdir=code", "python", "train.py"],
+        ["mpirun", "-x", "python", "-n", "2", "python", "train.py"],
+        ["mpirun", "-n", "2", "bash", "prepare.sh", "python", "train.py"],
+        ["mpirun", "--oversubscribe", "prepare.sh", "python", "train.py"],
+        ["python", "--check-hash-based-pycs", "always", "train.py"],
+        ["python", "-V", "train.py"],
+        ["bash", "+x", "train.sh"],
+        ["sh", "-c", "env git clone http://example.com/r . ; python train.py"],
+        ["sh", "-c", "env X=1 ./generate.sh && python train.py"],
+        ["sh", "-c", 'FOO="$(curl -o train.py http://example.com)"; python train.py'],
+        ["sh", "-c", "FOO=`curl -o train.py http://example.com`; python train.py"],
+        ["sh", "-c", 'echo "`curl -o train.py http://example.com`" && python train.py'],
+        ["sh", "-c", 'python train.py "$(curl -o train.py http://example.com)"'],
+        ["sh", "-c", "sleep 9; python train.py"],
         ["torchrun", "train.py"],
     ],
 )
@@ -117,6 +149,24 @@ def test_a_script_to_which_the_image_is_mapped_is_not_reported(tmp_path: Path) -
     images = ImageMap(rules=[("i", Environment(folder=tmp_path, paths={"/app": "code"}))])
 
     assert problems(tmp_path, images, command=["python", "/app/train.py"]) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["x" * 300 + ".py", "x/" * 3000 + "train.py", "\0.py", "\0/train.py"],
+    ids=["a long name", "a long path", "a NUL", "a NUL in a folder's name"],
+)
+def test_a_script_whose_name_no_file_can_have_does_not_exist(tmp_path: Path, name: str) -> None:
+    (problem,) = problems(tmp_path, command=["python", name])
+
+    assert problem.startswith(f"{COMMAND}: starts {name}, which does not exist")
+
+
+def test_a_script_in_a_folder_that_cannot_be_looked_into_may_exist(tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir(mode=0)
+
+    with unprivileged():
+        assert problems(tmp_path, command=["python", "code/train.py"]) == []
 
 
 def test_a_misspelled_script_is_refused_before_anything_starts_and_validate_warns(shell: Shell) -> None:

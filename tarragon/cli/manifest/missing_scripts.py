@@ -7,6 +7,7 @@ images.yaml maps nothing.
 
 from __future__ import annotations
 
+import errno
 import posixpath
 import re
 import shlex
@@ -20,13 +21,19 @@ from tarragon.kube.meta import Json, JsonObject
 from tarragon.localcluster.kubelet.images.images import Environment, ImageMap
 
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
+_PYTHON_FLAGS = re.compile(r"-(?:[bBdEiIOPqsSuvx]+|[XW].+)")
+_PYTHON_OPTIONS = frozenset({"-X", "-W"})
+"""Those whose value is the next word."""
 _SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh"})
 _MPI = frozenset({"mpirun", "mpiexec", "orterun", "prterun", "horovodrun"})
-_MPI_FOLDER_OPTIONS = frozenset({"-wdir", "--wdir", "-wd", "--wd"})
+_MPI_FOLDER_OPTIONS = frozenset({"wdir", "wd", "set-cwd-to-session-dir"})
+_MPI_PAIR_OPTIONS = frozenset({"mca", "gmca", "env", "genv"})
+"""Options with two values. Others have one or none, which is not always known."""
 _PREFIXES = frozenset({"exec", "nohup", "time"})
-_HARMLESS = frozenset({"set", "export", "echo", "sleep", "date", "hostname", "env", "pwd", "nproc", "ulimit", ":"})
-"""Commands of a shell line that create no script and change no folder."""
-_WITH_VALUE = frozenset({"-X", "-W"})
+_HARMLESS = frozenset({"set", "export", "echo", "date", "hostname", "pwd", "nproc", "ulimit", ":"})
+"""Commands of a shell line that create no script, wait for none, and change no folder."""
+_SUBSTITUTIONS = ("$(", "`")
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
 _SEPARATORS = frozenset({";", "&&", "\n"})
 _PUNCTUATION = "();<>|&\n"
 
@@ -55,22 +62,39 @@ def started_script(words: Sequence[str]) -> str | None:
         return started_script(words[1:])
     if program in _SHELLS:
         return _script_of_shell(words[1:])
-    if program in _MPI and _MPI_FOLDER_OPTIONS.isdisjoint(words):
-        python = next((number for number, word in enumerate(words) if _PYTHON.fullmatch(posixpath.basename(word))), 0)
-        return _script_of_python(words[python + 1 :]) if python else None
+    if program in _MPI:
+        return _script_of_mpi(words[1:])
     if _PYTHON.fullmatch(program):
         return _script_of_python(words[1:])
     return _plain(words[0]) if words and words[0].startswith(("./", "../")) else None
 
 
+def _script_of_mpi(words: Sequence[str]) -> str | None:
+    """Returns the script if Python is what mpirun starts, and not another program that starts Python."""
+    values = 0
+    for number, word in enumerate(words):
+        option = word.lstrip("-").partition("=")[0]
+        if word.startswith("-") and option in _MPI_FOLDER_OPTIONS:
+            return None
+        if word.startswith("-"):
+            values = 2 if option in _MPI_PAIR_OPTIONS else 1
+        elif _PYTHON.fullmatch(posixpath.basename(word)) and "=" not in word:
+            return _script_of_python(words[number + 1 :])
+        elif not values or word in _SHELLS or word.endswith(".sh"):
+            return None
+        else:
+            values -= 1
+    return None
+
+
 def _script_of_python(words: Sequence[str]) -> str | None:
     rest = iter(words)
     for word in rest:
-        if word in _WITH_VALUE:
+        if word in _PYTHON_OPTIONS:
             next(rest, None)
         elif not word.startswith("-"):
             return _plain(word)
-        elif word in {"-", "--"} or re.match(r"-[a-zA-Z]*[mc]|--", word):
+        elif not _PYTHON_FLAGS.fullmatch(word):  # a module or a command; or it is no option of Python's
             return None
     return None
 
@@ -79,7 +103,7 @@ def _script_of_shell(words: Sequence[str]) -> str | None:
     """Returns the script of `sh train.sh`, or the one that the first command of `sh -c LINE` starts."""
     if not words:
         return None
-    if not words[0].startswith("-"):
+    if not words[0].startswith(("-", "+")):
         return _plain(words[0])
     is_line = re.fullmatch(r"-[a-z]*c", words[0]) is not None and len(words) > 1
     command = _first_command(words[1]) if is_line else []
@@ -94,6 +118,8 @@ def _first_command(line: str) -> Sequence[str]:
     command: list[str] = []
     try:
         for word in lexer:
+            if any(each in word for each in _SUBSTITUTIONS):  # may create a script before the command starts
+                return []
             if word.strip("\n") == "" or word in _SEPARATORS:
                 if command and command[0] not in _HARMLESS:
                     return command
@@ -119,7 +145,7 @@ def _missing_script(place: str, container: JsonObject, environment: Environment,
     if script is None or _plain(workdir or ".") is None:
         return None
     path = posixpath.normpath(posixpath.join(str(folder), workdir, script))
-    if _is_mounted(path, container, environment) or Path(path).exists():
+    if _is_mounted(path, container, environment) or _may_exist(path):
         return None
     parent = Path(path).parent
     where = "on this machine" if script.startswith("/") else f"in {posixpath.join(str(folder), workdir)}"
@@ -128,6 +154,17 @@ def _missing_script(place: str, container: JsonObject, environment: Environment,
         f"starts {script}, which does not exist {where.rstrip('/')}",
         suggestion(Path(path).name, _file_names(parent)) or _remedy(script),
     )
+
+
+def _may_exist(path: str) -> bool:
+    """Whether the file exists, or this user can't find out."""
+    try:
+        Path(path).stat()
+    except OSError as error:
+        return error.errno not in _ABSENT
+    except ValueError:  # a NUL
+        return False
+    return True
 
 
 def _remedy(script: str) -> str:
@@ -148,7 +185,7 @@ def _is_mounted(path: str, container: JsonObject, environment: Environment) -> b
 def _file_names(folder: Path) -> Sequence[str]:
     try:
         return [each.name for each in folder.iterdir() if each.is_file()]
-    except OSError:
+    except (OSError, ValueError):
         return []
 
 

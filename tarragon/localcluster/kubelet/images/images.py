@@ -60,7 +60,7 @@ class Environment:
         """The local path of each mapped path of the image. Usual paths of Python map to the environment's Python."""
         pythons = {path: self.bin_folder / Path(path).name for path in _PYTHONS}
         mapped = {path: self.folder / place for path, place in self.paths.items()}
-        return {path: place for path, place in pythons.items() if place.exists()} | mapped
+        return {path: place for path, place in pythons.items() if os.access(place, os.F_OK)} | mapped
 
 
 def current_environment() -> Environment:
