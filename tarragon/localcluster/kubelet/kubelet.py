@@ -15,7 +15,7 @@ import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
-from tarragon.client.informer.cache_reader import CacheError, CacheRecovery
+from tarragon.client.informer.cache_reader import CacheError, CacheRecovery, KeyIndex
 from tarragon.client.informer.informer import Informer
 from tarragon.client.port import Client, Selector
 from tarragon.kube.core import SERVICES, Service
@@ -37,6 +37,7 @@ from tarragon.localcluster.kubelet.pod.launch import Launcher
 from tarragon.localcluster.kubelet.pod.pod import FULL_DISK_PAUSE, SHUTDOWN, PodWorker
 from tarragon.localcluster.kubelet.pod.pod_logs import NodeLogs
 from tarragon.localcluster.kubelet.pod.recorder import PodEventRecorder
+from tarragon.localcluster.kubelet.pod.threads import sharing_groups
 from tarragon.localcluster.kubelet.probes.handlers import LocalActionRunner
 from tarragon.localcluster.kubelet.resources.eviction_manager import EvictionManager
 from tarragon.localcluster.kubelet.rsh.hosts import HostNames
@@ -123,7 +124,7 @@ class Kubelet:
         reach = ContainerPorts(self._settings.name, ports, services.objects)
         context = self._pod_context(identity, ports, containers, LocalActionRunner(reach, self._clock))
         context.launcher.service_variables = ServiceLinks(services).variables
-        context.launcher.node_pods = pods.objects.values
+        context.launcher.sharing_pods = KeyIndex(pods, sharing_groups).count
         for cache in (pods, services):
             cache.on_error(_report)
             cache.on_recovery(_report_end)

@@ -10,7 +10,7 @@ Annotations of a pod that are read here, all optional:
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -36,7 +36,7 @@ from tarragon.localcluster.kubelet.node.node import NODE_KIND_LABEL, NodeSetting
 from tarragon.localcluster.kubelet.pod import environment
 from tarragon.localcluster.kubelet.pod.environment import MachineEnvironment
 from tarragon.localcluster.kubelet.pod.records import PodRecord
-from tarragon.localcluster.kubelet.pod.threads import thread_share
+from tarragon.localcluster.kubelet.pod.threads import CountOfGroup, no_pods, thread_share
 from tarragon.localcluster.kubelet.rsh.programs import NodePrograms, mpi_variables, with_programs, without_sshd
 from tarragon.localcluster.kubelet.shim.shim_client import LaunchSpec, Stdin
 from tarragon.localcluster.kubelet.volumes import mounts, sources, volumes
@@ -92,8 +92,8 @@ class Launcher:
         self._service_ports = ServicePorts(settings.name, cluster, ports)
         self.service_variables: Callable[[Pod], Awaitable[dict[str, str]]] = no_links
         """Returns the service link variables of a pod."""
-        self.node_pods: Callable[[], Iterable[Pod]] = tuple
-        """Returns the pods of the node."""
+        self.sharing_pods: CountOfGroup = no_pods
+        """Counts the pods of the node that share its cores."""
         self._machine = MachineEnvironment(
             caller=settings.caller_environment,
             cpus=available_cpus(),
@@ -124,7 +124,7 @@ class Launcher:
             return localize_paths(localize_addresses(text, lookup), local_paths)
 
         workdir = self._workdir(order, localize(container.working_dir or image.workdir))
-        share = thread_share(pod, self.node_pods(), self._machine.cpus)
+        share = thread_share(pod, self.sharing_pods, self._machine.cpus)
         variables = (
             environment.machine_variables(self._machine, image)
             | dict(image.env)

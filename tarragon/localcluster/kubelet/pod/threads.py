@@ -6,10 +6,18 @@ gets what would be its share if all had started now, and those before it keep mo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
 
+from tarragon.kube.meta import OwnerIdentity
 from tarragon.kube.scheduling.cpu_peers import recorded_peers, sets_cpus
 from tarragon.localcluster.kubelet.base.spec import Pod
+
+ALL_SHARING = "*"
+"""The group of all pods that share the cores."""
+
+SharingGroup = OwnerIdentity | str
+"""The pods that share the cores and have this controller, or this UID, or are on the node at all."""
+CountOfGroup = Callable[[SharingGroup], int]
 
 
 def shares_cpus(pod: Pod) -> bool:
@@ -18,17 +26,33 @@ def shares_cpus(pod: Pod) -> bool:
     return not sets_cpus(resources)
 
 
-def thread_share(pod: Pod, pods: Iterable[Pod], cores: int) -> int:
-    """The threads of a container of the pod that sets no CPUs, at least 1. `pods` are those of the node.
+def sharing_groups(pod: Pod) -> Iterator[SharingGroup]:
+    """Yields the groups of a pod; none if it sets CPUs. Pods that have ended or are ending leave their cores to others.
+
+    An index of the node's pods counts them, as walking over all pods at each start would take longer than the start.
+    """
+    if pod.is_finished or pod.metadata.is_being_deleted or not shares_cpus(pod):
+        return
+    yield ALL_SHARING
+    yield pod.metadata.uid
+    owner = pod.metadata.controller_identity
+    if owner is not None:
+        yield owner
+
+
+def no_pods(_group: SharingGroup) -> int:
+    """Counts the pods of a node that has none."""
+    return 0
+
+
+def thread_share(pod: Pod, count: CountOfGroup, cores: int) -> int:
+    """The threads of a container of the pod that sets no CPUs, at least 1. `count` counts the pods of the node.
 
     A job counts as many programs as it says, as the last of its pods may not exist yet, and another controller the pods
-    that exist. Pods that have ended or are ending leave their cores to others.
+    that exist.
     """
-    sharing = [
-        each for each in pods if shares_cpus(each) and not each.is_finished and not each.metadata.is_being_deleted
-    ]
     owner = pod.metadata.controller_identity
-    siblings = {each.metadata.uid for each in sharing if owner and each.metadata.controller_identity == owner}
-    others = {each.metadata.uid for each in sharing} - siblings - {pod.metadata.uid}
-    own = recorded_peers(pod.metadata.annotations) or len(siblings | {pod.metadata.uid})
-    return max(1, cores // (own + len(others)))
+    itself = count(pod.metadata.uid)  # 0 if the node has not seen it yet
+    siblings = itself if owner is None else count(owner)
+    own = recorded_peers(pod.metadata.annotations) or siblings + 1 - itself
+    return max(1, cores // (own + count(ALL_SHARING) - siblings))
