@@ -114,6 +114,15 @@ def test_any_output_is_read_back_and_its_tail_is_its_last_lines(
         assert read_log(log, tail=tail) == b"".join(kept.splitlines(keepends=True)[-tail:] if tail else [])
 
 
+@pytest.mark.parametrize("tail", range(6))
+def test_a_line_in_which_the_log_was_rotated_is_one_line_of_its_tail(log: Path, tail: int) -> None:
+    rotated_log(log).write_bytes(cri("one") + cri("two") + cri("thr", tag="P"))
+    log.write_bytes(cri("ee") + cri("four"))
+
+    lines = ["one\n", "two\n", "three\n", "four\n"]
+    assert whole(log, tail=tail) == "".join(lines[-tail:] if tail else [])
+
+
 def test_a_termination_message_from_the_log_is_limited(log: Path) -> None:
     log.write_bytes(b"".join(cri(f"line {number}") for number in range(200)))
 

@@ -16,6 +16,8 @@ from tarragon.base.number_rows import shortened
 POLL_SECONDS = 0.1
 """How often a followed log is read for more."""
 _CHUNK = 256 * 1024
+_LONGEST_CRI_LINE = 32 * 1024
+"""More than the shim writes into one."""
 _LINES_READ = 2000
 """Of a log's end, for a termination message: more than numpy and TensorFlow print of an array."""
 _BYTES_READ = 512 * 1024
@@ -204,7 +206,8 @@ class _Reader:
         """Seek to the position after which there are that many lines."""
         for index in range(len(self._pending) - 1, -1, -1):
             file = self._pending[index]
-            position, found = _tail_of(file, wanted)
+            begins_anew = index == 0 or _ends_with_line(self._pending[index - 1])
+            position, found = _tail_of(file, wanted, begins_anew=begins_anew)
             file.seek(position)
             if found >= wanted:
                 for skipped in self._pending[:index]:
@@ -214,8 +217,11 @@ class _Reader:
             wanted -= found
 
 
-def _tail_of(file: BinaryIO, wanted: int) -> tuple[int, int]:
-    """The position of the last `wanted` lines, and how many of them the file has. An unfinished line counts as one."""
+def _tail_of(file: BinaryIO, wanted: int, *, begins_anew: bool) -> tuple[int, int]:
+    """The position of the last `wanted` lines, and how many of them begin in the file.
+
+    An unfinished line counts as one. The first does only if it `begins_anew`, and not in the file before.
+    """
     if wanted == 0:
         return file.seek(0, os.SEEK_END), 0
     end = position = file.seek(0, os.SEEK_END)
@@ -228,9 +234,19 @@ def _tail_of(file: BinaryIO, wanted: int) -> tuple[int, int]:
         data = file.read(position - begin) + data
         position, step = begin, step * 2
         starts = _line_starts(data)
-    if position == 0 and len(starts) <= wanted:
+    if position == 0 and not begins_anew:
+        starts = starts[1:]
+    if len(starts) < wanted:
         return 0, len(starts)
     return end - len(data) + starts[-wanted], wanted
+
+
+def _ends_with_line(file: BinaryIO) -> bool:
+    """Whether the log was rotated between two lines of the program, and not within one."""
+    file.seek(max(0, file.seek(0, os.SEEK_END) - _LONGEST_CRI_LINE))
+    last = file.read().rpartition(b"\n")[0].rpartition(b"\n")[2]
+    line = parse_line(last)
+    return line is None or line.ends
 
 
 def _line_starts(data: bytes) -> list[int]:
