@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import IntEnum, auto
 from itertools import pairwise
 
 from tarragon.base.number_rows import omitted_rows, shortened
 from tarragon.job.termination_message import TellingPart, telling_part
-from tarragon.job.tracebacks import Chain, Frame, is_frame_line, is_link, statements
+from tarragon.job.tracebacks import Chain, Frame, inner_frames, is_frame_line, is_link, statements
 
 LINE_LENGTH = 400
 """Characters of a line of an excerpt that are shown."""
@@ -128,10 +129,17 @@ def _of_chain(lines: Sequence[str], chain: Chain) -> Iterator[tuple[int, _Rank]]
 
 
 def _of_message(lines: Sequence[str], message: range) -> Iterator[tuple[int, _Rank]]:
-    said = [number for number in message if [*statements([lines[number]])]]
+    inner = [
+        replace(each, start=each.start + message.start, end=each.end + message.start)
+        for each in inner_frames(lines[message.start : message.stop])
+    ]
+    in_frames = {number for frame in inner for number in range(frame.start, frame.end)}
+    said = [number for number in message if number not in in_frames and [*statements([lines[number]])]]
     for number in message:
         words = _Rank.FIRST_WORDS if number in said[:_FIRST_WORDS] else _Rank.MESSAGE
         yield number, words if number in said else _Rank.DECORATION
+    for frame in inner:
+        yield from _of_frame(frame, _Rank.CAUSE_FRAME if frame.is_own else _Rank.FRAME)
 
 
 def _of_frame(frame: Frame, rank: _Rank) -> Iterator[tuple[int, _Rank]]:

@@ -22,10 +22,15 @@ _LINK = re.compile(
 )
 _QUOTES = '"""'
 """Stand around the traceback of another process."""
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3[.\d]*/|^<(?!string>|stdin>)")
+_LIBRARY = re.compile(
+    r"/(?:site|dist)-packages/|/lib(?:64)?/python3[.\d]*/|/__autograph_generated_file|^<(?!string>|stdin>)"
+)
 """Paths of frames that are not the user's own."""
 
 _ANNOUNCING = re.compile(r":$|^[\w.]+: Exception encountered when calling .*\.$")
+_IN_USER_CODE = "in user code:"
+"""With this, TensorFlow announces frames within the message, and the exception behind them."""
+_INNER_FRAME = re.compile(r"^(?P<indent> {3,})File \"(?P<path>[^\"]+)\", line \d+")
 _NO_STATEMENT = re.compile(r"^… \d+ more |^\[\[\{\{node |^Detected at node |^[~^]+$|^\W*$|^Extension modules: ")
 _NUMBERS = re.compile(r"(?:[-+]?\d[\d.e+-]{0,40}+[\])]{0,8}+[,\s][\s\[(]{0,40}+){8,}+")
 """A list of them within a line."""
@@ -196,12 +201,24 @@ def exception_text(lines: Sequence[str]) -> str:
     that of an array, is completed by the last statement.
     """
     first = plain(lines[0]).strip(_INVISIBLE)
-    more = [*statements(lines[1:])]
-    if more and _ANNOUNCING.search(first):
+    frames = {number for frame in inner_frames(lines) for number in range(frame.start, frame.end)}
+    more = [*statements([line for number, line in enumerate(lines) if number and number not in frames])]
+    if more and first.endswith(_IN_USER_CODE):
+        first = more[0]
+    elif more and _ANNOUNCING.search(first):
         first = f"{first} {more[0]}"
     elif more and first[-1] in "({[,":
         first = f"{first} … {more[-1]}"
     return short_line(_STYLE.sub("", first), LONGEST_TEXT)
+
+
+def inner_frames(lines: Sequence[str]) -> Iterator[Frame]:
+    """Yields the frames that TensorFlow lists within a message, each with its line of code."""
+    for number, line in enumerate(lines):
+        found = _INNER_FRAME.match(plain(line))
+        if found is not None:
+            has_code = plain("".join(lines[number + 1 : number + 2])).startswith(found["indent"] + " ")
+            yield Frame(number, number + 1 + has_code, _LIBRARY.search(found["path"]) is None)
 
 
 def statements(lines: Sequence[str]) -> Iterator[str]:

@@ -31,6 +31,8 @@ TELLING = {
     "keras-shapes": "ValueError: Exception encountered when calling Sequential.call(). Input 0 with name 'None' of "
     "layer 'dense' is incompatible with the layer: expected axis -1 of input shape to have value 4, but received input "
     "with shape (None, 5)",
+    "keras2-shapes": 'ValueError: Input 0 of layer "sequential" is incompatible with the layer: expected shape=(None, '
+    "16), found shape=(32, 12)",
     "keyboard": "KeyboardInterrupt",
     "logging-afterwards": "KeyError: 'test'",
     "numpy-array-in-message": "ValueError: unexpected batch array([[  0.        ,   0.14285714,   0.28571429,   "
@@ -57,6 +59,12 @@ TELLING = {
 }
 
 EXCERPTS = {
+    "keras2-shapes": [
+        "Traceback (most recent call last):",
+        "    model.fit(",
+        "ValueError: in user code:",
+        '    ValueError: Input 0 of layer "sequential"',
+    ],
     "assertion": ["    assert len(shards) % workers == 0, f", "AssertionError: 3 shards can't be divided"],
     "assertion-without-message": ["    assert len(shards) % workers == 0", "AssertionError"],
     "chained-cause": [
