@@ -12,8 +12,8 @@ def train(parameters):
     loss = 1.0
     for step in range(parameters["steps"]):
         loss *= 0.5
-        print(f"{task['type']} {task['index']}: step {step + 1} of {parameters['steps']}, loss {loss:.3f}", flush=True)
-    print(f"done: loss={loss:.3f}")
+        print(f"step {step + 1} of {parameters['steps']}, loss {loss:.3f}", flush=True)
+    print(f"done: {task['type']} {task['index']}, loss={loss:.3f}")
 
 
 client = TrainingClient(job_kind="TFJob", namespace="default")  # of the cluster that KUBECONFIG names

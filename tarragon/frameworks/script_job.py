@@ -50,6 +50,8 @@ class ScriptSupport:
 
 SCRIPT_FOLDER = "/opt/tarragon/script"
 """Where the ConfigMap of a script is mounted."""
+SCRIPT_VOLUME = "tarragon-script"
+"""Its volume. The ConfigMap belongs to the jobs that run the script, and goes with the last one."""
 _GPU = "nvidia.com/gpu"
 
 
@@ -62,8 +64,8 @@ def pod_template(job: ScriptJob, container: str, words: Sequence[str], *, gpus: 
     main |= _resources(job, gpus)
     spec: dict[str, Json] = {"containers": [main]}
     if job.config_map:
-        main["volumeMounts"] = [{"name": "script", "mountPath": SCRIPT_FOLDER}]
-        spec["volumes"] = [{"name": "script", "configMap": {"name": job.config_map}}]
+        main["volumeMounts"] = [{"name": SCRIPT_VOLUME, "mountPath": SCRIPT_FOLDER}]
+        spec["volumes"] = [{"name": SCRIPT_VOLUME, "configMap": {"name": job.config_map}}]
     share = {"kubeshare/gpu_request": gpus, "kubeshare/gpu_limit": "1.0"} if is_fraction(gpus) else {}
     return {"metadata": {"annotations": share}, "spec": spec} if share else {"spec": spec}
 

@@ -243,8 +243,11 @@ def test_the_numbers_are_those_of_the_line_that_says_done(line: str, pairs: list
     assert final_metrics(["done: accuracy=0.1", "step 5 accuracy=0.5", line, "bye"]) == pairs
 
 
-def test_a_log_that_never_says_done_has_no_numbers() -> None:
-    assert final_metrics(["step 5 accuracy=0.5"]) == []
+def test_a_log_that_never_says_done_has_the_numbers_that_it_said_last() -> None:
+    bar = "1/3 [=>..] - loss: 0.9\x08\x08\x08\x08\x08\x083/3 [====] - loss: 0.3 - accuracy: 0.9"
+
+    assert final_metrics(["step 5 accuracy=0.5", bar, "bye"]) == [("accuracy", "0.9"), ("loss", "0.3")]
+    assert final_metrics(["step 5", "bye"]) == []
 
 
 def test_a_misspelled_module_is_not_handed_to_pip_without_a_question() -> None:

@@ -213,7 +213,7 @@ def test_for_a_cluster_the_script_travels_with_the_modules_beside_it(tmp_path: P
     assert code["data"].keys() == {"train.py", "model.py", "layers.py"}
     template = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
     assert template["containers"][0]["command"] == ["python", "-u", "/opt/tarragon/script/train.py"]
-    assert template["volumes"] == [{"name": "script", "configMap": {"name": code["metadata"]["name"]}}]
+    assert template["volumes"] == [{"name": "tarragon-script", "configMap": {"name": code["metadata"]["name"]}}]
     assert code["immutable"]
     assert [*made.notes] == ["warning: train.py imports package, which only an image can bring to the cluster"]
 

@@ -23,11 +23,12 @@ import pytest
 import yaml
 
 from tarragon.cli.targets.crds import install_crds
+from tarragon.client.errors import NotFound
 from tarragon.client.http.client import HttpClient
 from tarragon.client.http.config import load_kubeconfig
 from tarragon.client.port import Selector
-from tarragon.kube.core import NAMESPACES, NODES
-from tarragon.kube.meta import Resource
+from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, NODES
+from tarragon.kube.meta import Key, Resource
 from tests.cli.conftest import CommandResult, RunningCommand, Shell
 from tests.cli.tty import Tty
 from tools.controlplane import API_SERVER, ControlPlane
@@ -184,7 +185,23 @@ def test_what_replicas_say_is_followed_through_the_api_and_can_be_read_again(she
     assert last.out == "done: loss=0.9\n"
 
 
-def test_a_script_travels_to_the_cluster_with_the_modules_beside_it(shell: Shell, job: str) -> None:
+def owners_of(config: Path, key: Key) -> set[str] | None:
+    """The names of the owners of a ConfigMap; None if there is no such ConfigMap."""
+
+    async def found() -> set[str] | None:
+        async with connect(config) as cluster:
+            try:
+                metadata = (await cluster.get(CONFIG_MAPS, key)).metadata
+            except NotFound:
+                return None
+            return {owner.name for owner in metadata.owner_references}
+
+    return asyncio.run(found())
+
+
+def test_a_script_travels_to_the_cluster_with_the_modules_beside_it(
+    shell: Shell, training: ControlPlane, job: str
+) -> None:
     shell.file("helper.py", "WHO = 'helped'")
     shell.file("train.py", "import helper, sys; print(helper.WHO, sys.argv[1:])")
     node = f"spec.tfReplicaSpecs.Worker.template.spec.nodeSelector={{kubernetes.io/hostname: {REAL}}}"
@@ -193,7 +210,20 @@ def test_a_script_travels_to_the_cluster_with_the_modules_beside_it(shell: Shell
 
     assert ended.code == 0, ended.err
     assert {f"[worker-{number}] helped ['--epochs', '3']" for number in (0, 1)} <= set(ended.out.splitlines())
-    assert re.search(r"^configmap/train-script-\w{10} created in cli on context test", ended.err, re.MULTILINE)
+    created = re.search(r"^configmap/(train-script-\w{10}) created in cli on context test", ended.err, re.MULTILINE)
+    assert created is not None
+
+    again = shell("run", "train.py", "--name", f"{job}-2", "--set", node, "--", "--epochs", "3")
+    code = Key(NAMESPACE, created[1])
+    assert again.code == 0, again.err
+    assert f"configmap/{created[1]} unchanged" in again.err
+    assert owners_of(training.kubeconfig, code) == {job, f"{job}-2"}
+    first, second = shell("delete", job), shell("delete", f"{job}-2")
+    assert "ConfigMap" not in first.err + second.err
+    deadline = time.monotonic() + 60
+    while owners_of(training.kubeconfig, code) is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)  # noqa: TID251 - the garbage collector of Kubernetes tells nobody
 
 
 def test_the_last_words_of_a_replica_that_failed_come_through_the_api(shell: Shell, job: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tarragon.cli.jobview.pod_templates import pod_templates
+from tarragon.frameworks.script_job import SCRIPT_VOLUME
 from tarragon.kube.meta import Json, JsonObject
 
 _VOLUME_SOURCES = (
@@ -23,7 +24,9 @@ def used_objects(job: JsonObject) -> Sequence[tuple[str, str]]:
 def _objects_of(template: JsonObject) -> Iterator[tuple[str, str]]:
     volumes: Json = template["spec"].get("volumes")
     for volume in volumes if isinstance(volumes, list) else ():
+        if not isinstance(volume, Mapping) or volume.get("name") == SCRIPT_VOLUME:
+            continue
         for kind, field, name in _VOLUME_SOURCES:
-            source = volume.get(field) if isinstance(volume, Mapping) else None
+            source = volume.get(field)
             if isinstance(source, Mapping) and isinstance(source.get(name), str):
                 yield kind, source[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -21,13 +22,15 @@ from tarragon.cli.targets.ending import delete_job
 from tarragon.cli.targets.next_commands import command_line
 from tarragon.cli.targets.refusals import is_kind_missing
 from tarragon.cli.targets.stored_logs import runs_of_job
-from tarragon.client.errors import AlreadyExists, Forbidden, NotFound
+from tarragon.client.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from tarragon.client.port import Client, Selector
 from tarragon.job.annotations import IDEMPOTENCY_KEY_ANNOTATION
 from tarragon.job.phase import Phase
 from tarragon.kube.core import NAMESPACES
 from tarragon.kube.meta import CustomObject, JsonObject, Key, Resource
 from tarragon.scheduling.api.decision import NEVER_FITS
+
+_GIVING_ATTEMPTS = 10
 
 
 class JobExists(TarragonError):
@@ -109,6 +112,9 @@ class Submitter:
         for resource, body in loaded.companions:
             await self.create_or_merge(resource, body)
         job = await self.create_job(loaded)
+        if loaded.is_script:
+            for resource, body in loaded.companions:
+                await self._give_to_job(resource, body, loaded, job)
         for problem in await missing_dependencies(self.cluster, loaded.job, ()):
             self.note(f"warning: {problem}")
         if not self.target.is_local:  # the embedded cluster binds every claim to a folder
@@ -139,6 +145,40 @@ class Submitter:
             self.note(f"{label} unchanged" if is_same else f"{label} updated {target}")
         else:
             self.note(f"{label} created {target}")
+
+    async def _give_to_job(
+        self, resource: Resource[CustomObject], body: JsonObject, loaded: LoadedJob, job: ClusterJob
+    ) -> None:
+        """Makes the job an owner of its script's code, which is deleted with the last job that runs it.
+
+        Without the permission for that, the code stays, like other objects of a manifest.
+        """
+        owner = {
+            "apiVersion": loaded.job["apiVersion"],
+            "kind": loaded.framework.kind,
+            "name": job.key.name,
+            "uid": job.object.metadata.uid,
+        }
+        key = Key(job.key.namespace, str(body["metadata"]["name"]))
+        for _ in range(_GIVING_ATTEMPTS):
+            try:
+                found = (await self.cluster.get(resource, key)).metadata
+                owners = [
+                    {"apiVersion": each.api_version, "kind": each.kind, "name": each.name, "uid": each.uid}
+                    for each in found.owner_references
+                ]
+                metadata = {"resourceVersion": found.resource_version, "ownerReferences": [*owners, owner]}
+                await self.cluster.patch(resource, key, {"metadata": metadata})
+            except Conflict:
+                continue  # somebody else runs the same script at this moment
+            except NotFound:
+                # The last job that had it was deleted meanwhile.
+                with suppress(AlreadyExists):
+                    await self.cluster.create(resource, body)
+                continue
+            except Forbidden:
+                pass
+            return
 
     async def create_job(self, loaded: LoadedJob) -> ClusterJob:
         """Creates the job. First deletes a finished job of that name if its logs are kept, or with --replace."""

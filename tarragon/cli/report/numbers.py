@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from tarragon.cli.output.log_lines import last_state
+
 _DONE = re.compile(r"\bdone:", re.IGNORECASE)
 _PAIR = re.compile(r"([A-Za-z_][\w./-]*)\s*[=:]\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?%?)(?![\w.])")
 _FIRST = ("accuracy", "loss")
@@ -12,9 +14,14 @@ _MOST = 3
 
 
 def final_metrics(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """Returns at most three metrics of the last line with `done:`, as written, accuracy and loss first."""
+    """Returns at most three metrics of the last line with `done:`, as written, accuracy and loss first.
+
+    Without such a line, it is the last one with an accuracy or a loss.
+    """
     done = next((line for line in reversed(lines) if _DONE.search(line)), "")
-    return _chosen(_PAIR.findall(_DONE.split(done, maxsplit=1)[-1]) if done else [])
+    if done:
+        return _chosen(_PAIR.findall(_DONE.split(done, maxsplit=1)[-1]))
+    return next((found for line in reversed(lines) if (found := metrics_of_line(last_state(line)))), [])
 
 
 def metrics_of_line(line: str) -> list[tuple[str, str]]:
