@@ -70,13 +70,16 @@ async def test_a_job_that_comes_later_shares_the_gpu_at_once(stage: Stage) -> No
         (anchor,) = anchors(stage).values()
         await stage.submit("b", Worker=shared(1, "0.5"))
         await until_run(stage, "b", 1)
+        # Takes the other GPU, on which c would begin if it came before the pod of a has gone.
+        await stage.submit("d", Worker=group(1, **{GPU: "1"}))
+        await until_run(stage, "d", 1)
         await delete(stage, "a")
         await stage.submit("c", Worker=shared(1, "0.5"))
         await until_run(stage, "c", 1)
 
         (still,) = anchors(stage).values()
         assert still["metadata"]["uid"] == anchor["metadata"]["uid"]
-        assert {gpu_of(pod) for pod in stage.pods().values()} == {gpu_of(anchor)}
+        assert {gpu_of(stage.pods()[f"{name}-worker-0"]) for name in "bc"} == {gpu_of(anchor)}
 
 
 async def test_a_job_with_whole_gpus_gets_them_when_the_last_share_is_gone(stage: Stage) -> None:

@@ -117,6 +117,9 @@ async def test_a_vgpu_keeps_its_gpu_until_its_last_pod_is_gone(stage: Stage) -> 
         gpu = given(stage.pods()["a-worker-0"])
         await stage.submit("b", Worker=shared(1, "0.5"))
         await until_run(stage, "b", 1)
+        # Takes the other GPU, on which c would begin if it came before the pod of a has gone.
+        await stage.submit("d", Worker=group(1, **{GPU: "1"}))
+        await until_run(stage, "d", 1)
         await delete(stage, "a")
         await stage.submit("c", Worker=shared(1, "0.5"))
         await until_run(stage, "c", 1)
