@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tarragon.base.clock import Clock, SystemClock
-from tarragon.cli.follow.attending import FollowEnd, FollowSession
-from tarragon.cli.follow.verdict import report_outcome
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.manifest.loading import LoadedJob
@@ -48,6 +46,10 @@ async def run_attached(target: ClusterTarget, terminal: Terminal, loaded: Loaded
     """Submit and follow the job, and return the exit code."""
     clock = SystemClock()
     job = await submit_job(target, loaded, clock, is_once=wanted.is_once)
+    # Imported while the cluster starts the job.
+    from tarragon.cli.follow.attending import FollowEnd, FollowSession
+    from tarragon.cli.follow.verdict import report_outcome
+
     attendance = FollowSession(job, target, terminal, clock)
     if wanted.ends_pods:
         attendance.end_remaining_pods()
