@@ -96,6 +96,17 @@ def test_defaults_for_scripts_do_not_concern_manifests(shell: Shell) -> None:
     assert "image: acme/train:1" in user("run", "train.py", "--dry-run").out
 
 
+def test_a_dry_run_has_the_variables_that_the_script_is_said_to_get(shell: Shell) -> None:
+    shell.file(
+        "keras.py", "import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()\ntf.keras.Model().fit()\n"
+    )
+
+    printed = shell("run", "keras.py", "--dry-run")
+
+    assert ("TF_USE_LEGACY_KERAS=1 is set" in printed.err) == ("TF_USE_LEGACY_KERAS" in printed.out)
+    assert "tarragon.dev/workdir" not in printed.out
+
+
 def test_two_runs_of_a_script_at_once_have_two_names(shell: Shell) -> None:
     shell.file("wait.py", UNTIL_TWO_ARE_THERE)
     first = shell.start("run", "wait.py", "--", "a")
@@ -133,6 +144,7 @@ def test_a_shell_script_runs_too(shell: Shell) -> None:
             ("train.py", "--epochs", "3"),
             "--epochs; those of the script follow --: train.py -- --epochs",
         ),
+        (("train.py", "-e", "HOME", "0.3"), "unexpected argument 0.3; those of the script follow --: train.py -- 0.3"),
         (("train.py", "--worker", "2"), "no such option: --worker; did you mean --workers?"),
         (("train.py", "--gpus", "many"), "'many' is not a number of GPUs; use for example 1 or 0.5"),
         (("train.py", "--cpu", "2x"), "spec.tfReplicaSpecs.Worker.template.spec.containers[0].resources.requests.cpu"),

@@ -65,10 +65,11 @@ async def _selected(target: ClusterTarget, wanted: JobSelection) -> tuple[Sequen
 
 async def _delete_all(target: ClusterTarget, jobs: Sequence[ClusterJob], clock: Clock) -> None:
     async with target.writing(clock) as http:
-        for job in jobs:
+        for job in jobs:  # all at once: each may need its whole grace period
             await start_deletion(http, job)
             # Printed after the request succeeded, so that a user who may not delete the job does not read it.
             print_note(f"Deleting {job.name} in {job.key.namespace} on {target.name}")
+        for job in jobs:
             await wait_until_deleted(http, job, clock, print_note)
             click.echo(f"{job.name} deleted")
             note = _kept(target, job, await remaining_dependencies(http, job))

@@ -17,7 +17,7 @@ from tarragon.cli.options.arguments import assignment, folder_mapping, variable
 from tarragon.cli.options.settings import TarragonCommand
 from tarragon.cli.targets.completion import complete_file
 
-_KEY = "tarragon.changes"
+_KEY, _ARGS = "tarragon.changes", "tarragon.args"
 
 _SURELY_MEANT = 0.85
 """The similarity of a misspelled option. Others are probably the script's own."""
@@ -83,7 +83,9 @@ class FileCommand(TarragonCommand):
         self.params += own
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        given = args if ctx.resilient_parsing else with_dry_run_value(args)
+        end = args.index("--") if "--" in args else len(args)
+        ctx.meta[_ARGS] = args[end + 1 :]
+        given = args[:end] if ctx.resilient_parsing else with_dry_run_value(args[:end])
         try:
             return super().parse_args(ctx, given)
         except click.NoSuchOption as error:
@@ -100,18 +102,10 @@ class FileCommand(TarragonCommand):
 
 
 def with_dry_run_value(args: Sequence[str]) -> list[str]:
-    """Makes `--dry-run FILE` a dry run by the client: click would take FILE for the value of the option.
-
-    What follows `--` are the arguments of a script.
-    """
-    end = args.index("--") if "--" in args else len(args)
-    own = args[:end]
+    """Makes `--dry-run FILE` a dry run by the client: click would take FILE for the value of the option."""
     return [
-        *(
-            f"{DRY_RUN}={DRY_RUNS[0]}" if word == DRY_RUN and after not in DRY_RUNS else word
-            for word, after in zip_longest(own, own[1:])
-        ),
-        *args[end:],
+        f"{DRY_RUN}={DRY_RUNS[0]}" if word == DRY_RUN and after not in DRY_RUNS else word
+        for word, after in zip_longest(args, args[1:])
     ]
 
 
@@ -131,16 +125,19 @@ class FileInput:
 
 
 def file_input(ctx: click.Context, words: Sequence[str], option: str | None) -> FileInput:
-    """Returns FILE, from the arguments or from -f, and its changes. Further arguments are the script's own.
+    """Returns FILE, from the arguments or from -f, and its changes. What follows `--` is the script's own.
 
-    Raises UsageError if there is no FILE, or if it is a manifest and gets what only scripts take.
+    Raises UsageError unless there is one FILE, or if it is a manifest and gets what only scripts take.
     """
-    if not words and option is None:
+    named = [*words, *([] if option is None else [option])]
+    if len(named) > 1 and is_script(named[0]):
+        raise click.UsageError(
+            f"unexpected argument {named[1]}; those of the script follow --: {named[0]} -- {' '.join(named[1:])}"
+        )
+    if len(named) != 1:
         raise click.UsageError("give exactly one FILE")
-    name, *args = words if option is None else (option, *words)
-    if args and not is_script(name) and option is not None:
-        raise click.UsageError("give exactly one FILE")
-    return FileInput(name, replace(overrides_of(ctx), script=checked_script_options(ctx, name, args)))
+    options = checked_script_options(ctx, named[0], ctx.meta[_ARGS])
+    return FileInput(named[0], replace(overrides_of(ctx), script=options))
 
 
 def overrides_of(ctx: click.Context) -> Overrides:

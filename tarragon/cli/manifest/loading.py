@@ -210,7 +210,7 @@ def _loaded(
             *adapted.notes,
         ],
         replaces_finished=changes.replaces_finished,
-        documents=[*(other.manifest for other in documents.companions), job] if is_script(name) else (),
+        documents=[*(other.manifest for other in documents.companions), adapted.manifest] if is_script(name) else (),
     )
 
 
@@ -225,9 +225,13 @@ def _env_options(job: JsonObject, framework: Framework, changes: Overrides) -> E
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Adapted:
-    """A job adapted to the cluster that it goes to, with problems and notes."""
+    """A job adapted to the cluster that it goes to, with problems and notes.
+
+    `manifest` is what a user could have written: without annotations for the kubelet of this machine.
+    """
 
     job: JsonObject
+    manifest: JsonObject
     problems: Sequence[Problem] = ()
     notes: Sequence[str] = ()
 
@@ -241,6 +245,7 @@ def _for_this_machine(framework: Framework, job: JsonObject, decoded: DecodedJob
     omitted = omitted_variables(job, framework.main_container, os.environ)
     return _Adapted(
         job=with_annotations_in_templates(job, kubelet_annotations(Path.cwd(), changes)),
+        manifest=job,
         problems=[
             *mount_problems(job, volumes_of_operator(decoded)),
             *missing_commands(job, decoded, images),
@@ -270,7 +275,7 @@ def _for_a_cluster(
     ]
     if changes.is_cpu_only:
         notes.append(f"warning: --cpu-only is meant for machines without GPUs, but also applies on {target.name}")
-    return _Adapted(job=job, notes=notes)
+    return _Adapted(job=job, manifest=job, notes=notes)
 
 
 def kubelet_annotations(workdir: Path, changes: Overrides) -> dict[str, str]:

@@ -92,7 +92,8 @@ class Submitter:
                 if loaded.numbered is None:
                     raise
                 loaded = loaded.numbered(await self._free_number(loaded, base))
-                self.note(f"{taken.summary}; this is {loaded.job['metadata']['name']}")
+                follow = f"\n  {taken.remedy.splitlines()[0]}" if taken.remedy else ""
+                self.note(f"{taken.summary}; this is {loaded.job['metadata']['name']}{follow}")
 
     async def _free_number(self, loaded: LoadedJob, base: str) -> int:
         """Returns the first number for which no job `base-number` exists that must stay."""
