@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -10,34 +9,17 @@ import click
 from tarragon.base.errors import TarragonError
 from tarragon.cli.manifest.loading import invalid_manifest
 from tarragon.cli.manifest.script import INTERPRETERS, UnusableScript, is_script, script_manifest
-from tarragon.cli.manifest.script_options import script_options, script_options_of
-from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
+from tarragon.cli.manifest.script_options import ScriptCommand, script_options_of
+from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.output.yaml_style import commented_yaml
 from tarragon.cli.targets.completion import complete_file
 
 MANIFEST = "job.yaml"
-_ARGS = "tarragon.init.args"
 _USUAL = ("train.py", "main.py")
 """The scripts that are taken if the folder has several."""
 
 
-class InitCommand(TarragonCommand):
-    """A command with the options for scripts."""
-
-    def __init__(self, *args: object, **facts: object) -> None:
-        super().__init__(*args, **facts)
-        own = script_options("")
-        for option in own:
-            self.name_variable(option)
-        self.params += own
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        end = args.index("--") if "--" in args else len(args)
-        ctx.meta[_ARGS] = args[end + 1 :]
-        return super().parse_args(ctx, args[:end])
-
-
-@click.command("init", cls=InitCommand)
+@click.command("init", cls=ScriptCommand)
 @click.argument("script", metavar="[SCRIPT] [-- ARGS]", required=False, shell_complete=complete_file)
 @click.option("-o", "--output", "target", metavar="FILE", default=MANIFEST, show_default=True, help="- for stdout")
 @click.option("--force", "overwrites", is_flag=True, help="overwrite an existing FILE")
@@ -53,7 +35,7 @@ def command(ctx: click.Context, *, script: str | None, target: str, overwrites: 
     name = script or _only_script()
     if not is_script(name):
         raise UnusableScript(f"{name} is no script", why=f"the names of scripts end with {' or '.join(INTERPRETERS)}")
-    made = script_manifest(name, replace(script_options_of(ctx), args=ctx.meta[_ARGS]), is_shipped=False)
+    made = script_manifest(name, script_options_of(ctx), is_shipped=False)
     *_, job = made.documents
     text = commented_yaml(job, made.support.comments) + "\n"
     _require_valid(name, text)

@@ -12,12 +12,11 @@ import click
 
 from tarragon.cli.manifest.loading import Overrides
 from tarragon.cli.manifest.script import is_script
-from tarragon.cli.manifest.script_options import checked_script_options, script_options
+from tarragon.cli.manifest.script_options import ScriptCommand, checked_script_options, script_options_of
 from tarragon.cli.options.arguments import assignment, folder_mapping, variable
-from tarragon.cli.options.settings import TarragonCommand
 from tarragon.cli.targets.completion import complete_file
 
-_KEY, _ARGS = "tarragon.changes", "tarragon.args"
+_KEY = "tarragon.changes"
 
 _SURELY_MEANT = 0.85
 """The similarity of a misspelled option. Others are probably the script's own."""
@@ -29,10 +28,12 @@ Pairs = tuple[tuple[str, str], ...]
 Folders = tuple[tuple[str, Path], ...]
 
 
-class FileCommand(TarragonCommand):
+class FileCommand(ScriptCommand):
     """A command with options that change FILE. Its function reads them with `file_input`, not from its
     arguments.
     """
+
+    option_prefix = "for a script: "
 
     def __init__(self, *args: object, **facts: object) -> None:
         super().__init__(*args, **facts)
@@ -76,21 +77,16 @@ class FileCommand(TarragonCommand):
                 callback=_key,
             ),
             _flag("--replace", "on a cluster: delete a finished job of that name first", _replace),
-            *script_options(),
         ]
-        for option in own:
-            self.name_variable(option)
-        self.params += own
+        self.add_options(own)
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        end = args.index("--") if "--" in args else len(args)
-        ctx.meta[_ARGS] = args[end + 1 :]
-        given = args[:end] if ctx.resilient_parsing else with_dry_run_value(args[:end])
+    def parse_own_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = args if ctx.resilient_parsing else with_dry_run_value(args)
         try:
-            return super().parse_args(ctx, given)
+            return super().parse_own_args(ctx, given)
         except click.NoSuchOption as error:
             script = next(filter(is_script, args), None)
-            if script is None or "--" in args:
+            if script is None or script_options_of(ctx).args:
                 raise
             near = difflib.get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=_SURELY_MEANT)
             hint = (
@@ -136,8 +132,7 @@ def file_input(ctx: click.Context, words: Sequence[str], option: str | None) -> 
         )
     if len(named) != 1:
         raise click.UsageError("give exactly one FILE")
-    options = checked_script_options(ctx, named[0], ctx.meta[_ARGS])
-    return FileInput(named[0], replace(overrides_of(ctx), script=options))
+    return FileInput(named[0], replace(overrides_of(ctx), script=checked_script_options(ctx, named[0])))
 
 
 def overrides_of(ctx: click.Context) -> Overrides:

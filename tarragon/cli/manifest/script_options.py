@@ -4,22 +4,46 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 import click
 from click.core import ParameterSource
 
 from tarragon.cli.manifest.script import KINDS, ScriptOptions, is_script
+from tarragon.cli.options.settings import TarragonCommand
 
-_KEY = "tarragon.script"
+_KEY, _ARGS = "tarragon.script", "tarragon.script.args"
 _GPUS = re.compile(r"\d+|0?\.\d+")
 
 Value = str | int
 Parser = Callable[[str], str] | click.Choice[str] | click.IntRange
 
 
-def script_options(prefix: str = "for a script: ") -> list[click.Option]:
-    """Returns the options. A command's function reads them with `script_options_of(ctx)`, not from its arguments."""
+class ScriptCommand(TarragonCommand):
+    """A command for scripts, whose own arguments follow `--`. Its function reads both with `script_options_of(ctx)`."""
+
+    option_prefix = ""
+    """What the help of these options begins with."""
+
+    def __init__(self, *args: object, **facts: object) -> None:
+        super().__init__(*args, **facts)
+        self.add_options(_script_options(self.option_prefix))
+
+    def add_options(self, options: Sequence[click.Option]) -> None:
+        for option in options:
+            self.name_variable(option)
+        self.params += options
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        ctx.meta[_ARGS] = args[end + 1 :]
+        return self.parse_own_args(ctx, args[:end])
+
+    def parse_own_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parses the arguments that are not the script's."""
+        return super().parse_args(ctx, args)
+
+
+def _script_options(prefix: str) -> list[click.Option]:
     return [
         _option("--workers", click.IntRange(1), "N", f"{prefix}workers; 1 by default"),
         _option("--ps", click.IntRange(0), "N", f"{prefix}parameter servers"),
@@ -42,6 +66,7 @@ def script_options(prefix: str = "for a script: ") -> list[click.Option]:
 def script_options_of(ctx: click.Context) -> ScriptOptions:
     given = _given(ctx)
     return ScriptOptions(
+        args=ctx.meta.get(_ARGS, ()),
         name=str(given.get("--name", "")),
         kind=str(given.get("--kind", "")),
         image=str(given.get("--image", "")),
@@ -54,21 +79,20 @@ def script_options_of(ctx: click.Context) -> ScriptOptions:
     )
 
 
-def checked_script_options(ctx: click.Context, file: str, args: Sequence[str]) -> ScriptOptions:
-    """Returns the options with the script's own arguments.
-
-    Raises UsageError if FILE is a manifest, which has these things in its fields.
-    """
+def checked_script_options(ctx: click.Context, file: str) -> ScriptOptions:
+    """Returns the options. Raises UsageError if FILE is a manifest, which has these things in its fields."""
+    options = script_options_of(ctx)
     # Defaults of the config file and of the environment are meant for scripts.
     given = [flag for flag in _given(ctx) if ctx.get_parameter_source(flag.lstrip("-")) is ParameterSource.COMMANDLINE]
-    if not is_script(file) and args:
-        raise click.UsageError(f"unexpected arguments after {file}: {' '.join(args)}; only scripts take arguments")
+    if not is_script(file) and options.args:
+        words = " ".join(options.args)
+        raise click.UsageError(f"unexpected arguments after {file}: {words}; only scripts take arguments")
     if not is_script(file) and given:
         raise click.UsageError(
             f"{', '.join(given)}: for scripts only; {file} is a manifest, of which --set changes any field: "
             "--set spec.tfReplicaSpecs.Worker.replicas=4"
         )
-    return replace(script_options_of(ctx), args=args)
+    return options
 
 
 def _given(ctx: click.Context) -> Mapping[str, Value]:
