@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tarragon.cli.manifest.script import ScriptOptions, UnusableScript, is_script, name_for, script_manifest
+from tarragon.cli.manifest.script_manifest import ScriptOptions, UnusableScript, is_script, name_for, script_manifest
 from tests.cli.conftest import Shell
 from tests.cli.manifests import worker
 

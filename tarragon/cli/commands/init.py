@@ -8,7 +8,7 @@ import click
 
 from tarragon.base.errors import TarragonError
 from tarragon.cli.manifest.loading import invalid_manifest
-from tarragon.cli.manifest.script import INTERPRETERS, UnusableScript, is_script, script_manifest
+from tarragon.cli.manifest.script_manifest import INTERPRETERS, UnusableScript, is_script, script_manifest
 from tarragon.cli.manifest.script_options import ScriptCommand, script_options_of
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.output.yaml_style import commented_yaml

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from tarragon.cli.manifest.loading import Overrides
-from tarragon.cli.manifest.script import is_script
+from tarragon.cli.manifest.script_manifest import is_script
 from tarragon.cli.manifest.script_options import ScriptCommand, checked_script_options, script_options_of
 from tarragon.cli.options.arguments import assignment, folder_mapping, variable
 from tarragon.cli.targets.completion import complete_file

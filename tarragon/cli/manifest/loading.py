@@ -33,7 +33,7 @@ from tarragon.cli.manifest.local_images import (
 from tarragon.cli.manifest.local_paths import local_only_files, this_machine
 from tarragon.cli.manifest.missing_scripts import missing_scripts
 from tarragon.cli.manifest.overrides import set_path, with_annotations_in_templates, with_environment, without_gpus
-from tarragon.cli.manifest.script import NO_OPTIONS, ScriptOptions, is_script, script_manifest
+from tarragon.cli.manifest.script_manifest import NO_OPTIONS, ScriptOptions, is_script, script_manifest
 from tarragon.cli.manifest.variables import (
     FORMER_SPELLING,
     EnvOptions,

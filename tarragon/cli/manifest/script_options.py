@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import click
 from click.core import ParameterSource
 
-from tarragon.cli.manifest.script import KINDS, ScriptOptions, is_script
+from tarragon.cli.manifest.script_manifest import KINDS, ScriptOptions, is_script
 from tarragon.cli.options.settings import TarragonCommand
 
 _KEY, _ARGS = "tarragon.script", "tarragon.script.args"
