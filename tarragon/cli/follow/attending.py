@@ -52,9 +52,14 @@ class FollowEnd(Enum):
 
 
 class FollowSession:
-    """Follows one job for one user. Call `run` once; then `follower` has the progress and `streamer` the logs."""
+    """Follows one job for one user. Call `run` once; then `follower` has the progress and `streamer` the logs.
 
-    def __init__(self, job: ClusterJob, where: ClusterTarget, terminal: Terminal, clock: Clock) -> None:
+    `submitted` is when the job was created, by the monotonic clock: its duration counts from then.
+    """
+
+    def __init__(
+        self, job: ClusterJob, where: ClusterTarget, terminal: Terminal, clock: Clock, submitted: float
+    ) -> None:
         self.target = where
         self._clock = clock
         self._output = progress_output_for(
@@ -69,7 +74,7 @@ class FollowSession:
         self.remaining: RemainingPods | None = None
         self.seconds = 0.0
         """Seconds to the job's end. The object's own timestamps have whole seconds only."""
-        self._began = clock.monotonic()
+        self._began = submitted
         self._told_threads = False
         self._never_fits = NeverFitsWatch(where, clock)
 

@@ -46,11 +46,12 @@ async def run_attached(target: ClusterTarget, terminal: Terminal, loaded: Loaded
     """Submit and follow the job, and return the exit code."""
     clock = SystemClock()
     job = await submit_job(target, loaded, clock, is_once=wanted.is_once)
+    submitted = clock.monotonic()
     # Imported while the cluster starts the job.
     from tarragon.cli.follow.attending import FollowEnd, FollowSession
     from tarragon.cli.follow.verdict import report_outcome
 
-    attendance = FollowSession(job, target, terminal, clock)
+    attendance = FollowSession(job, target, terminal, clock, submitted)
     if wanted.ends_pods:
         attendance.end_remaining_pods()
     how = await attendance.run(wanted.limit)
