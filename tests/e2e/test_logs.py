@@ -54,7 +54,7 @@ def lines_of(user: User, pod: str) -> Sequence[Line]:
 
 
 def talking(user: User, script: str, annotated: str = "json") -> str:
-    """A job that is over when its worker is; its parameter server may take a little longer."""
+    """A job that is over when its worker is; `--keep-pods` lets its parameter server end, too."""
     made = json.loads(job("talk", PS=group(python(script)), Worker=group(python(script))))
     made["metadata"]["annotations"] = {"tarragon.dev/logs": annotated}
     return user.file("talk.yaml", json.dumps(made))
@@ -88,7 +88,7 @@ def collect(configuration: str, folder: Path) -> Sequence[str]:
 @pytest.mark.kubectl
 @pytest.mark.jq
 def test_kubectl_logs_of_a_parameter_server_are_all_of_a_parameter_server(user: User) -> None:
-    assert user.run(talking(user, "import logging; print('a'); logging.warning('b')")).code == 0
+    assert user.run(talking(user, "import logging; print('a'); logging.warning('b')"), "--keep-pods").code == 0
 
     assert is_true('length>0 and all(.[]; .replica_type=="ps")', log_of(user, "talk-ps-0", 2))
     assert is_true('[.[].message] | sort == ["a", "b"]', kubectl(user, "logs", "talk-worker-0"))
@@ -103,7 +103,7 @@ def test_plain_text_is_the_default_and_the_annotation_wins_over_the_setting(user
     usual = User(folder=user.folder, home=user.home, variables={"TARRAGON_LOGS": "json"})
     usual("delete", "plain")
     assert usual.run("plain.yaml").code == 0
-    assert usual.run(talking(user, "print('as it is')", "text")).code == 0
+    assert usual.run(talking(user, "print('as it is')", "text"), "--keep-pods").code == 0
 
     assert [line["message"] for line in lines_of(user, "plain-worker-0")] == ["as it is"]
     assert log_of(user, "talk-ps-0", 1) == "as it is\n"
@@ -112,7 +112,7 @@ def test_plain_text_is_the_default_and_the_annotation_wins_over_the_setting(user
 def test_our_own_commands_show_messages_and_the_failure_its_last_lines(user: User) -> None:
     script = "import logging, sys; print('begun', flush=True); logging.error('lost'); sys.exit({'a': 1}['b'])"
 
-    ended = user.run(talking(user, script))
+    ended = user.run(talking(user, script), "--keep-pods")
     logs = user("logs", "talk").out
     status = json.loads(user("get", "talk", "-o", "json").out)["status"]["tarragon"]
 
@@ -192,7 +192,7 @@ def test_every_line_of_tensorflow_is_json_and_has_its_severity(user: User) -> No
 @pytest.mark.rsyslog
 def test_a_collector_reads_the_fields(user: User, tmp_path: Path) -> None:
     script = "import logging; print('plain, with | and \"quotes\"'); logging.getLogger('train').warning('two\\nlines')"
-    assert user.run(talking(user, script)).code == 0
+    assert user.run(talking(user, script), "--keep-pods").code == 0
     uid = json.loads(user("get", "talk", "-o", "json").out)["metadata"]["uid"]
     (tmp_path / "pod.log").write_text(log_of(user, "talk-ps-0", 2))
 
