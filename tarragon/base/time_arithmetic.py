@@ -9,7 +9,7 @@ MAX_TIME = dt.datetime.max.replace(tzinfo=dt.UTC)
 
 
 def add_seconds(start: dt.datetime, seconds: float) -> dt.datetime:
-    """`start` plus that many seconds, which may be negative; FIRST or LAST if the result is out of range."""
+    """`start` plus that many seconds, which may be negative; MIN_TIME or MAX_TIME if the result is out of range."""
     try:
         return start + dt.timedelta(seconds=seconds)
     except OverflowError:

@@ -52,6 +52,9 @@ LEAVING_REASON = "Leaving"
 UNKNOWN_EXIT_CODE = 0xBEEF
 """Stands for the exit code when a pod failed and its main container had not ended. No table lists it."""
 
+MAX_CLOCK_SKEW = 5.0
+"""Seconds by which the clocks of a node and of an API server may differ. NTP keeps them within a fraction of one."""
+
 MIN_TIME = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
 MAX_TIME = dt.datetime(9999, 12, 31, tzinfo=dt.UTC)
 
@@ -313,16 +316,18 @@ def _is_disrupted(pod: Pod) -> bool:
 
 
 def ended_before_deletion(pod: Pod, terminated: ContainerStateTerminated | None) -> bool:
-    """Whether the container ended before the deletion was requested.
+    """Whether the container clearly ended before the deletion was requested.
 
-    The deletion timestamp is the end of the grace period. A container that ended within the second of the request
-    does not count, because the deletion may have stopped it.
+    The node's clock says when it ended, the API server's when it was to end: the deletion timestamp is the end of the
+    grace period. The two may differ by MAX_CLOCK_SKEW, so a container that ended later than that before the request
+    does not count: the deletion may have stopped it. An end that was seen before the request is on record by then.
     """
     deadline = pod.metadata.deletion_timestamp
     finished = _finished(terminated)
     if deadline is None or finished is None:
         return False
-    return finished < add_seconds(deadline, -(pod.metadata.deletion_grace_period_seconds or 0))
+    requested_at = add_seconds(deadline, -(pod.metadata.deletion_grace_period_seconds or 0))
+    return finished < add_seconds(requested_at, -MAX_CLOCK_SKEW)
 
 
 def _is_clean_for_good(pod: Pod, terminated: ContainerStateTerminated | None) -> bool:

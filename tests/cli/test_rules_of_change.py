@@ -92,6 +92,13 @@ def test_every_other_generation_is_suspended_and_resumed_by_the_same_field(shape
     assert RESUME.edited_manifest(found, suspended)["spec"]["runPolicy"]["suspend"] is False
 
 
+def test_a_job_that_ends_before_it_is_suspended_is_not_said_to_be_suspended() -> None:
+    found, _ = there("kubeflow.org/v1", state="Failed")
+
+    with pytest.raises(JobNotEditable, match=r"can't suspend tfjob/digits: it has ended \(Failed\)"):
+        SUSPEND.is_applied(found, [])
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_generation_is_scaled_where_its_user_wrote_the_number(shape: str) -> None:
     found, manifest = there(shape)

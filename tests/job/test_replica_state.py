@@ -179,8 +179,15 @@ def test_a_grace_period_longer_than_the_calendar_says_nothing_of_when_the_deleti
     assert end_of(pod("Succeeded", 0, **forever)) is PodOutcome.DISRUPTED
 
 
+@pytest.mark.parametrize(("phase", "code"), [("Succeeded", 0), ("Failed", 143)])
+def test_on_a_node_whose_clock_is_behind_the_deletion_still_ended_it(phase: str, code: int) -> None:
+    asked = NOW + dt.timedelta(seconds=5)
+
+    assert end_of(pod(phase, code, **deleted(asked))) is PodOutcome.DISRUPTED
+
+
 def test_what_ended_before_it_was_deleted_ended_by_itself() -> None:
-    later = NOW + dt.timedelta(seconds=5)
+    later = NOW + dt.timedelta(seconds=10)
 
     assert end_of(pod("Succeeded", 0, **deleted(later))) is PodOutcome.SUCCEEDED
     assert end_of(pod("Failed", 1, **deleted(later))) is PodOutcome.FAILED

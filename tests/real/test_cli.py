@@ -270,7 +270,9 @@ def test_a_job_is_tried_submitted_twice_suspended_scaled_and_dumped_there(shell:
     assert nothing.code == 102
     assert (first.code, again.code) == (0, 0)
     assert "unchanged: it already exists in cli on context test" in again.err
-    assert (suspended.code, suspended.out) == (0, f"tfjob/{job} suspended\n")
+    assert (suspended.code, suspended.out) == (0, f"tfjob/{job} suspended\n"), (
+        suspended.err + shell("describe", job).out
+    )
     assert (scaled.code, scaled.out) == (0, f"tfjob/{job} scaled to worker 1\n"), scaled.err
     assert (resumed.code, resumed.out) == (0, f"tfjob/{job} resumed\n")
     assert shell("get", job).out.splitlines()[1].split()[:3] == [job, "Running", "1/1"]

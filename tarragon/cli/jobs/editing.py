@@ -48,7 +48,7 @@ class JobEdit:
     """`suspended`"""
     edited_manifest: Callable[[ClusterJob, JsonObject], JsonObject]
     is_applied: Callable[[ClusterJob, Sequence[Pod]], bool]
-    """Whether the cluster has carried out the change; used by `--wait`."""
+    """Whether the cluster has carried out the change; used by `--wait`. Raises JobNotEditable when it never will."""
     notes: Callable[[ClusterJob, ClusterJob], Sequence[str]] = lambda _, __: ()
     """Notes about a job before and after the change, printed on stderr."""
 
@@ -123,7 +123,7 @@ async def _wait_for_all(
 
 
 async def _wait_for(cluster: Client, job: ClusterJob, edit: JobEdit, clock: Clock) -> int:
-    """Wait until the change is carried out. Returns 0, or 103 if the job is deleted first."""
+    """Wait until the change is carried out. Returns 0, 1 if it never will be, or 103 if the job is deleted first."""
     live = JobWatch(cluster, job, clock)
     async with live.watching():
         while True:
@@ -134,5 +134,9 @@ async def _wait_for(cluster: Client, job: ClusterJob, edit: JobEdit, clock: Cloc
                 click.echo(f"{job.name} was deleted.", err=True)
                 return DELETED
             now = read_job(job.framework, live.job)
-            if edit.is_applied(now, [pod for _, pod in pods_of(now, live.pods)]):
-                return 0
+            try:
+                if edit.is_applied(now, [pod for _, pod in pods_of(now, live.pods)]):
+                    return 0
+            except JobNotEditable as error:
+                click.echo(error_text(error), err=True)
+                return error.exit_code

@@ -56,7 +56,9 @@ def _is_suspended(job: ClusterJob, manifest: JsonObject) -> bool:
 
 
 def _has_no_pods(job: ClusterJob, pods: Sequence[Pod]) -> bool:
-    return job.status.phase.is_final or (job.status.phase is Phase.SUSPENDED and not pods)
+    if job.status.phase.is_final:
+        raise job_has_ended(job, "suspend")
+    return job.status.phase is Phase.SUSPENDED and not pods
 
 
 def _is_running(job: ClusterJob, _: Sequence[Pod]) -> bool:
