@@ -47,8 +47,8 @@ from tarragon.kube.core import (
 from tarragon.kube.meta import CustomObject, Key, ObjectMeta
 from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.kubelet.devices import gpu_limits
-from tarragon.localcluster.kubelet.node import node as local_node
-from tarragon.localcluster.kubelet.node.node import MachineGpus
+from tarragon.localcluster.kubelet.node import machine as local_machine
+from tarragon.localcluster.kubelet.node.machine import MachineGpus
 from tarragon.operator.manager.operator import Operator, OperatorOptions
 from tarragon.plan.objects.gpu_anchors import AnchorSettings
 from tarragon.plan.objects.settings import OperatorSettings
@@ -268,7 +268,7 @@ def test_the_check_says_what_keeps_programs_to_their_parts_of_gpus(
 ) -> None:
     names = ("GPU-a", "GPU-b")
     found = MachineGpus(dict.fromkeys(names, "T4"), names, memory)
-    monkeypatch.setattr(local_node, "detect_gpus", lambda _: found)
+    monkeypatch.setattr(local_machine, "detect_gpus", lambda _: found)
     monkeypatch.setattr(gpu_limits, "mps_pipe_directory", lambda _: pipes)
 
     finding = machine.check_gpu_sharing()
@@ -278,7 +278,7 @@ def test_the_check_says_what_keeps_programs_to_their_parts_of_gpus(
 
 
 def test_the_check_of_a_machine_without_gpus_says_how_to_try_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_node, "detect_gpus", lambda _: MachineGpus())
+    monkeypatch.setattr(local_machine, "detect_gpus", lambda _: MachineGpus())
 
     assert machine.check_gpu_sharing().text == (
         "no GPU to share; `tarragon docs howto/gpus` shows how nodes pretend to have some"

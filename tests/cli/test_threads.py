@@ -8,7 +8,7 @@ from tarragon.cli.follow.threads import has_started, threads_line
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.tensorflow.replica_types import CHIEF, PS
 from tarragon.job.model import Replica
-from tarragon.localcluster.kubelet.node.node import available_cpus
+from tarragon.localcluster.kubelet.node.machine import available_cpus
 from tests.cli.conftest import Shell
 from tests.cli.manifests import command, group, job
 from tests.cli.scenes import CHIEF_0, pod, progress, ps, running, waiting, worker

@@ -18,7 +18,8 @@ from tarragon.localcluster.daemon import serving
 from tarragon.localcluster.daemon.cluster import LocalClusterSettings
 from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.home.lock import ServerInfo
-from tarragon.localcluster.kubelet.node.node import NodeSettings, machine_capacity
+from tarragon.localcluster.kubelet.node.machine import machine_capacity
+from tarragon.localcluster.kubelet.node.node import NodeSettings
 
 
 async def companion(cluster: Client) -> None:

@@ -188,7 +188,7 @@ def _gpus() -> Finding:
 def check_gpu_sharing() -> Finding:
     """Say what keeps pods that share a GPU to their parts of it."""
     from tarragon.localcluster.kubelet.devices.gpu_limits import mps_pipe_directory
-    from tarragon.localcluster.kubelet.node.node import detect_gpus
+    from tarragon.localcluster.kubelet.node.machine import detect_gpus
 
     gpus = detect_gpus(os.environ)
     if not gpus.allowed:

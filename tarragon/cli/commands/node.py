@@ -92,7 +92,7 @@ class NodeOptions:
         return gpu_memory_label(self.gpu_memory, self.capacity())
 
     def node_settings(self, where: ClusterConfig) -> NodeSettings:
-        from tarragon.localcluster.kubelet.node.node import machine_capacity
+        from tarragon.localcluster.kubelet.node.machine import machine_capacity
 
         name = self.validated_name()
         folder = (self.place or _folder(where, name)).absolute()

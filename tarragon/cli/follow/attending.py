@@ -27,6 +27,7 @@ from tarragon.cli.targets.pod_logs import unreadable_text
 from tarragon.cli.targets.stored_logs import log_size, raw_lines, runs_of_job
 from tarragon.client.errors import ApiError
 from tarragon.job.model import Replica
+from tarragon.localcluster.kubelet.node.machine import available_cpus
 
 REDRAW_PERIOD = 0.1
 """Seconds between two redraws: fast enough to look live, slow enough to use little CPU."""
@@ -196,8 +197,6 @@ class FollowSession:
             self._note_threads()
 
     def _note_threads(self) -> None:
-        from tarragon.localcluster.kubelet.node.node import available_cpus  # slow: it also registers nodes
-
         job = self.follower.job
         shares = thread_shares(job, runs_of_job(self.target.nodes_folder, job))
         if line := threads_line(shares, list(job.requested), available_cpus()):

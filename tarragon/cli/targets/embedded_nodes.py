@@ -16,7 +16,8 @@ from tarragon.base.resources import CPU, EPHEMERAL_STORAGE, GPU_MEMORY_LABEL, ME
 
 if TYPE_CHECKING:
     from tarragon.localcluster.home.home import Home
-    from tarragon.localcluster.kubelet.node.node import MachineGpus, NodeSettings
+    from tarragon.localcluster.kubelet.node.machine import MachineGpus
+    from tarragon.localcluster.kubelet.node.node import NodeSettings
 
 DEFAULT_NODE = "local"
 """The name of the default node."""
@@ -92,7 +93,8 @@ def node_settings(wanted: Sequence[NodeFlag], place: Home) -> Sequence[NodeSetti
 
     Raises TarragonError if a name occurs twice or the nodes have more GPUs than the machine.
     """
-    from tarragon.localcluster.kubelet.node.node import NodeSettings, detect_gpus, file_system_size, machine_capacity
+    from tarragon.localcluster.kubelet.node.machine import detect_gpus, file_system_size, machine_capacity
+    from tarragon.localcluster.kubelet.node.node import NodeSettings
 
     gpus = detect_gpus(os.environ)
     duplicates = [name for name, number in Counter(node.name for node in wanted).items() if number > 1]

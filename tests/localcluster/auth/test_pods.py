@@ -17,7 +17,8 @@ from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from tarragon.kube.meta import Key, Resource
 from tarragon.localcluster.daemon.cluster import LocalCluster, LocalClusterSettings
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.kubelet.node.node import NodeSettings, machine_capacity
+from tarragon.localcluster.kubelet.node.machine import machine_capacity
+from tarragon.localcluster.kubelet.node.node import NodeSettings
 
 Json = dict[str, Any]
 PODS: Resource[Json] = Resource(group="", version="v1", plural="pods", kind="Pod", model=dict, namespaced=True)

@@ -17,7 +17,7 @@ from tarragon.localcluster.kubelet.devices.devices import (
     visibility_variables,
 )
 from tarragon.localcluster.kubelet.devices.vgpus import VgpuPart
-from tarragon.localcluster.kubelet.node.node import MachineGpus, detect_gpus, read_gpus
+from tarragon.localcluster.kubelet.node.machine import MachineGpus, detect_gpus, read_gpus
 from tarragon.localcluster.kubelet.pod.admission import NodeAllocations
 from tarragon.localcluster.kubelet.pod.records import PodRecord, allocated_devices, load, save
 from tarragon.localcluster.kubelet.pod.status import PodFailure

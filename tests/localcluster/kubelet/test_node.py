@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.localcluster.kubelet.node.node import machine_capacity, visible_devices
+from tarragon.localcluster.kubelet.node.machine import machine_capacity, visible_devices
 from tarragon.localcluster.kubelet.pod.admission import NodeAllocations
 from tarragon.localcluster.kubelet.pod.status import PodFailure
 from tests.localcluster.kubelet.builders import container_json, pod

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import platform
-import re
-import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,13 +16,13 @@ import structlog
 import tarragon
 from tarragon.base.clock import Clock
 from tarragon.base.quantity import format_milli
-from tarragon.base.resources import CPU, EPHEMERAL_STORAGE, GPU_MEMORY_LABEL, MEMORY, NVIDIA_GPU, PODS, Resources
+from tarragon.base.resources import GPU_MEMORY_LABEL, Resources
 from tarragon.client.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from tarragon.client.port import Client
 from tarragon.kube.codec import format_time
 from tarragon.kube.core import NODES
 from tarragon.kube.meta import Key
-from tarragon.kube.scheduling.gpu_shares import GPU_PRODUCT_LABEL, gpu_memory
+from tarragon.kube.scheduling.gpu_shares import gpu_memory
 from tarragon.kube.scheduling.node_gpu_sharing import GPU_SHARING_LABEL, GpuSharing
 from tarragon.kube.scheduling.node_resources import HOST_PORTS, OVERCOMMIT_ANNOTATION
 from tarragon.localcluster.kubelet.base.downward import LOOPBACK
@@ -38,7 +35,6 @@ HEARTBEAT_SECONDS = 300.0
 A node controller considers a node lost after 40 s; `NodeSettings.heartbeat_seconds` is 10 for such clusters.
 """
 LONGEST_PAUSE = 30.0
-MAX_PODS = 500
 NODE_KIND_LABEL = "tarragon.dev/node"
 """The label of process nodes and hollow nodes, with the kind as its value."""
 PRETENDED_DEVICES_ANNOTATION = "tarragon.dev/pretended-devices"
@@ -85,109 +81,6 @@ class NodeSettings:
     def gpu_memory(self) -> int:
         """The memory of each GPU in bytes, by the node's label, as the scheduler reads it too; 0 for unknown."""
         return gpu_memory(self.labels)
-
-
-def machine_capacity(folder: Path, gpus: Sequence[str] = ()) -> dict[str, int]:
-    """The capacity of this machine: what this process may use, and the given GPUs. The node's files are in `folder`."""
-    offered = {
-        CPU: available_cpus() * 1000,
-        MEMORY: available_memory() * 1000,
-        EPHEMERAL_STORAGE: file_system_size(folder) * 1000,
-        PODS: MAX_PODS * 1000,
-    }
-    return offered | ({NVIDIA_GPU: len(gpus) * 1000} if gpus else {})
-
-
-def available_cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def available_memory() -> int:
-    """The machine's memory in bytes, or the limit of this process's control group if that is less."""
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limits = [physical]
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            limits.append(int(Path(path).read_text()))
-        except (OSError, ValueError):  # no such file, or `max`
-            continue
-    return min(limits)
-
-
-def file_system_size(folder: Path) -> int:
-    """The size in bytes of the file system that the folder is on, or will be once it exists."""
-    for each in (folder, *folder.parents):
-        with contextlib.suppress(OSError):
-            file_system = os.statvfs(each)
-            return file_system.f_blocks * file_system.f_frsize
-    return 0
-
-
-_GPU = re.compile(r"^\d+, (GPU-[0-9a-f-]+), (.*), ([^,\n]*)$", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class MachineGpus:
-    """The models of a machine's GPUs by UUID, in PCI bus order; `allowed` are the UUIDs that this process may use.
-
-    `memory` is in MiB, for GPUs with memory of their own.
-    """
-
-    models: Mapping[str, str] = field(default_factory=dict)
-    allowed: tuple[str, ...] = ()
-    memory: Mapping[str, int] = field(default_factory=dict)
-
-    def labels(self, some: Sequence[str]) -> dict[str, str]:
-        """The labels of a node with these GPUs, as NVIDIA's GPU feature discovery sets them: product and memory.
-
-        There is no product for several models. The memory is that of the smallest GPU, so that none is oversold.
-        """
-        labels = {}
-        known = [identity for identity in some if identity in self.models]
-        models = {self.models[identity] for identity in known}
-        if len(models) == 1:
-            labels[GPU_PRODUCT_LABEL] = re.sub(r"[^A-Za-z0-9_.-]+", "-", models.pop())
-        if known and all(identity in self.memory for identity in known):
-            labels[GPU_MEMORY_LABEL] = str(min(self.memory[identity] for identity in known))
-        return labels
-
-
-def detect_gpus(environment: Mapping[str, str]) -> MachineGpus:
-    """The machine's NVIDIA GPUs, as nvidia-smi lists them; CUDA_VISIBLE_DEVICES limits those allowed. Blocks."""
-    command = ["nvidia-smi", "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits"]
-    try:
-        listed = subprocess.run(
-            command, capture_output=True, encoding="utf-8", errors="replace", timeout=10, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return MachineGpus()
-    return read_gpus(listed.stdout, environment.get("CUDA_VISIBLE_DEVICES")) if not listed.returncode else MachineGpus()
-
-
-def read_gpus(listed: str, allowed: str | None) -> MachineGpus:
-    """The GPUs of nvidia-smi's list, of which CUDA_VISIBLE_DEVICES allows some. Other lines are ignored."""
-    found = [match.groups() for match in _GPU.finditer(listed)]
-    models = {identity: model for identity, model, _ in found}
-    # A GPU that uses the machine's memory has "[N/A]".
-    memory = {identity: int(amount) for identity, _, amount in found if amount.isascii() and amount.isdigit()}
-    return MachineGpus(models, visible_devices(list(models), allowed), memory)
-
-
-def visible_devices(found: Sequence[str], allowed: str | None) -> tuple[str, ...]:
-    """The visible devices by CUDA's rules: numbers or prefixes of UUIDs; the first invalid entry ends the list."""
-    if allowed is None:
-        return tuple(found)
-    selected: list[str] = []
-    for word in (part.strip() for part in allowed.split(",")):
-        matches = [found[int(word)]] if word.isdigit() and int(word) < len(found) else []
-        matches = matches or [identity for identity in found if word and identity.startswith(word)]
-        if not matches:
-            break
-        selected += matches[:1]
-    return tuple(selected)
-
-
-# ----------------------------------------------------------------------------------------------------------- the object
 
 
 def node_manifest(name: str, labels: Mapping[str, str]) -> dict[str, Any]:

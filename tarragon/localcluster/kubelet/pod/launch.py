@@ -32,7 +32,8 @@ from tarragon.localcluster.kubelet.network.address_translation import (
 from tarragon.localcluster.kubelet.network.ports import PortAllocator
 from tarragon.localcluster.kubelet.network.service_links import no_links
 from tarragon.localcluster.kubelet.network.service_ports import ServicePorts
-from tarragon.localcluster.kubelet.node.node import NODE_KIND_LABEL, NodeSettings, available_cpus
+from tarragon.localcluster.kubelet.node.machine import available_cpus
+from tarragon.localcluster.kubelet.node.node import NODE_KIND_LABEL, NodeSettings
 from tarragon.localcluster.kubelet.pod import environment
 from tarragon.localcluster.kubelet.pod.environment import MachineEnvironment
 from tarragon.localcluster.kubelet.pod.records import PodRecord
