@@ -28,8 +28,8 @@ _CONSEQUENCES = tuple(
         (
             r"MPI_ABORT was invoked on rank",
             r"run detected that one or more processes exited with non-zero status",
-            r"run noticed that process rank .* exited on signal (?:6|15)\b",  # abort(), of C++'s exceptions, too
-            r"BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES(?!.*KILLED BY SIGNAL: (?:4|7|8|11)\b)",
+            r"run noticed that process rank .{0,300} exited on signal (?:6|15)\b",  # abort(), of C++'s exceptions, too
+            r"BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES(?!.{0,3000}KILLED BY SIGNAL: (?:4|7|8|11)\b)",
             r"A daemon failed to report back|ORTE was unable to reliably start one or more daemons",
             r"run was unable to start the specified application as it encountered an error",
             r"Primary job\s+terminated normally",
