@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tarragon.kube.core import Node
-from tarragon.plan.nodes.feasibility import eligible_nodes, infeasible_reason
+from tarragon.plan.nodes.feasibility import eligible_nodes, infeasible_reason, unavailable_reason
 from tarragon.plan.nodes.replica_requests import pod_spec
 
 
@@ -78,3 +78,26 @@ def test_eligible_are_the_nodes_that_do_not_refuse_once_those_that_are_away_are_
 
     assert eligible_nodes({}, nodes) == {"a", "b", "c", "d"}
     assert eligible_nodes({"spec": {"nodeSelector": {"zone": "x"}}}, nodes) == {"d"}
+
+
+@pytest.mark.parametrize(
+    ("key", "effect"),
+    [
+        ("node.kubernetes.io/not-ready", "NoSchedule"),  # a new node's, which is ready before the taint is gone
+        ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+        ("node.kubernetes.io/out-of-service", "NoExecute"),
+        ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule"),
+    ],
+)
+def test_a_taint_that_kubernetes_sets_and_removes_makes_a_node_unavailable_and_not_unfit(key: str, effect: str) -> None:
+    tainted = node(taints=[{"key": key, "effect": effect}])
+
+    assert unavailable_reason(tainted) == f"has the taint {key}"
+    assert eligible_nodes({}, [tainted]) == {"a"}
+
+
+def test_a_taint_that_an_administrator_sets_makes_a_node_unfit() -> None:
+    tainted = node(taints=[{"key": "gpu", "effect": "NoSchedule"}])
+
+    assert unavailable_reason(tainted) == ""
+    assert eligible_nodes({}, [tainted]) == set()

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from tarragon.kube.core import Node, PodSpec
+from tarragon.kube.core import Node, PodSpec, Taint
 from tarragon.kube.meta import JsonObject
 from tarragon.kube.scheduling.node_affinity import matches_required_affinity, missing_label
-from tarragon.kube.scheduling.taints import untolerated_taint
+from tarragon.kube.scheduling.taints import HARD_EFFECTS, untolerated_taint
 from tarragon.plan.nodes.replica_requests import pod_spec
 from tarragon.plan.nodes.storage import VolumeTopology
 
 MAX_LISTED = 3
 """How many nodes and reasons are listed when no node is eligible for a pod."""
 
-_TRANSIENT_TAINT_PREFIX = "node.kubernetes.io/"
-"""The key prefix of the taints that Kubernetes itself sets on nodes with a problem."""
+_TRANSIENT_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""The key prefixes of the taints that Kubernetes itself sets: on nodes with a problem, and on new ones for a moment."""
 
 
 def eligible_nodes(
@@ -47,10 +47,16 @@ def no_eligible_node_message(template: JsonObject, nodes: Iterable[Node]) -> str
 
 
 def unavailable_reason(node: Node) -> str:
-    """Return why the node accepts no new pods for now (cordoned, not ready); empty if it does."""
+    """Return why the node accepts no new pods for now (cordoned, not ready, tainted by Kubernetes); empty if it does.
+
+    Whether pods tolerate that makes no difference: where they would start, they would soon be evicted.
+    """
     if node.spec.unschedulable:
         return f"is cordoned (kubectl uncordon {node.metadata.name})"
-    return "" if node.is_ready else "is not ready"
+    if not node.is_ready:
+        return "is not ready"
+    taint = next((each for each in node.spec.taints if _is_transient(each) and each.effect in HARD_EFFECTS), None)
+    return "" if taint is None else f"has the taint {taint.key}"
 
 
 def infeasible_reason(spec: PodSpec, node: Node) -> str | None:
@@ -62,9 +68,13 @@ def permanent_infeasible_reason(spec: PodSpec, node: Node) -> str | None:
     """Return why the pod can't run on the node even when the node is available again, or None."""
     if not unavailable_reason(node):
         return infeasible_reason(spec, node)
-    permanent_taints = [taint for taint in node.spec.taints if not taint.key.startswith(_TRANSIENT_TAINT_PREFIX)]
+    permanent_taints = [taint for taint in node.spec.taints if not _is_transient(taint)]
     available = replace(node, spec=replace(node.spec, unschedulable=False, taints=permanent_taints))
     return _first_reason(spec, available, [rule for rule in _RULES if rule is not _is_not_ready])
+
+
+def _is_transient(taint: Taint) -> bool:
+    return taint.key.startswith(_TRANSIENT_TAINTS)
 
 
 def _node_list(names: Sequence[str]) -> str:
