@@ -315,19 +315,21 @@ def _is_disrupted(pod: Pod) -> bool:
     )
 
 
-def ended_before_deletion(pod: Pod, terminated: ContainerStateTerminated | None) -> bool:
+def ended_before_deletion(
+    pod: Pod, terminated: ContainerStateTerminated | None, clock_skew: float = MAX_CLOCK_SKEW
+) -> bool:
     """Whether the container clearly ended before the deletion was requested.
 
     The node's clock says when it ended, the API server's when it was to end: the deletion timestamp is the end of the
-    grace period. The two may differ by MAX_CLOCK_SKEW, so a container that ended later than that before the request
-    does not count: the deletion may have stopped it. An end that was seen before the request is on record by then.
+    grace period. Their clocks may differ by `clock_skew` seconds, so a container that ended later than that before the
+    request does not count: the deletion may have stopped it. An end that was seen before the request is on record.
     """
     deadline = pod.metadata.deletion_timestamp
     finished = _finished(terminated)
     if deadline is None or finished is None:
         return False
     requested_at = add_seconds(deadline, -(pod.metadata.deletion_grace_period_seconds or 0))
-    return finished < add_seconds(requested_at, -MAX_CLOCK_SKEW)
+    return finished < add_seconds(requested_at, -clock_skew)
 
 
 def _is_clean_for_good(pod: Pod, terminated: ContainerStateTerminated | None) -> bool:

@@ -256,9 +256,12 @@ def _state(pod: Pod, main: ContainerStatus | None) -> str:
 
 
 def _was_stopped(pod: Pod, main: ContainerStatus | None) -> bool:
-    """Whether the program ended because its pod was deleted, as idle workers of an MPIJob do with exit code 0."""
+    """Whether the program ended because its pod was deleted, as idle workers of an MPIJob do with exit code 0.
+
+    Here the times count as they are: nothing is decided, and most who look have one clock.
+    """
     terminated = main.state.terminated if main is not None else None
-    return pod.metadata.is_being_deleted and not ended_before_deletion(pod, terminated)
+    return pod.metadata.is_being_deleted and not ended_before_deletion(pod, terminated, clock_skew=0)
 
 
 def _failed_to_start(main: ContainerStatus | None) -> bool:
