@@ -276,6 +276,46 @@ def test_the_logs_of_earlier_jobs_of_a_name_can_be_read(shell: Shell) -> None:
     assert "3 runs of digits are kept" in too_far.err
 
 
+def test_logs_of_a_job_that_waits_say_why_it_waits(shell: Shell) -> None:
+    shell("run", shell.file("job.yaml", worker("digits", "print('hello')")))
+    wants = {"limits": {"memory": "900Ti"}}
+    shell("submit", shell.file("job.yaml", worker("digits", "print(1)", resources=wants)))
+    shell("wait", "digits", "--for", "waiting", "--timeout", "60s")
+
+    ended = shell("logs", "digits")
+    going = shell.start("logs", "digits", "--follow")
+    going.until_err("; logs appear when its replicas start")
+    going.signal(signal.SIGINT)
+    following = going.ended().err
+
+    first, second, third = ended.err.splitlines()
+    assert (ended.code, ended.out) == (0, "")
+    assert first.startswith(
+        "tfjob/digits has no logs yet: it is Waiting: NeverFits: no node is large enough for one worker"
+    )
+    assert re.fullmatch(r"  more: .*tarragon why digits", second)
+    assert third.startswith("1 earlier run of digits is kept: ")
+    assert following.startswith("tfjob/digits is Waiting: NeverFits: ")
+
+
+def test_why_and_describe_of_a_job_that_was_deleted_say_so_and_point_to_its_logs(shell: Shell) -> None:
+    shell("run", shell.file("job.yaml", worker("digits", "print('hello')")))
+    shell("delete", "digits")
+
+    asked = [shell("why", "digits"), shell("describe", "tfjob/digits")]
+    never = shell("why", "digit")
+
+    assert [ended.code for ended in [*asked, never]] == [102] * 3
+    assert [ended.err.splitlines()[0] for ended in asked] == [
+        "Error: digits is deleted",
+        "Error: tfjob/digits is deleted",
+    ]
+    for ended in asked:
+        assert ended.err.splitlines()[1] == "  `delete` deletes a job, and so does Ctrl-C on `run`"
+        assert re.fullmatch(r"  its logs are kept: .*tarragon logs (?:tfjob/)?digits", ended.err.splitlines()[2])
+    assert "not found" in never.err
+
+
 def test_names_are_completed_with_and_without_a_cluster(shell: Shell) -> None:
     assert completed(shell, "tarragon li") == ["list"]
     assert completed(shell, "tarragon logs ") == []

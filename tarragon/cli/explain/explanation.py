@@ -17,7 +17,7 @@ from tarragon.cli.explain.quotas import is_quota_limited
 from tarragon.cli.jobview import schema
 from tarragon.cli.jobview.causes import ReplicaEnd, ReplicaEnvironment, probable_causes
 from tarragon.cli.jobview.exits import RESTART_FORBIDDEN, end_text, explain_exit, is_restart_forbidden
-from tarragon.cli.jobview.jobs import ClusterJob, find_job
+from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.progress import wait_of
 from tarragon.cli.jobview.queueing import wait_cause
 from tarragon.cli.jobview.rows import current_size, reason, replicas
@@ -31,7 +31,7 @@ from tarragon.cli.output.words import age
 from tarragon.cli.targets.extras import SIMULATE, require_extra
 from tarragon.cli.targets.next_commands import command_line
 from tarragon.cli.targets.resolving import resolve_target
-from tarragon.cli.targets.stored_logs import failure_output
+from tarragon.cli.targets.stored_logs import failure_output, find_existing_job
 from tarragon.job.excerpt import LINE_LENGTH, telling_excerpt
 from tarragon.job.model import ReplicaType, gang_name
 from tarragon.job.phase import Phase
@@ -79,7 +79,7 @@ async def print_explanation(
     ask = None if not changes else _what_if(settings, where, changes)
     report = None
     async with where.reading() as reader:
-        job = await find_job(reader, name, where.namespace)
+        job = await find_existing_job(where, reader, name)
         standing = await queue_status(reader, job, SystemClock())
         if ask is not None:
             report = await ask(reader, job.key.namespace)

@@ -12,7 +12,7 @@ from tarragon.base.clock import SystemClock
 from tarragon.cli.jobview import schema
 from tarragon.cli.jobview.events import event_time, events_of_job, sorted_events
 from tarragon.cli.jobview.gpus import gpus_of_pod
-from tarragon.cli.jobview.jobs import ClusterJob, find_job, pods_of, progress_input
+from tarragon.cli.jobview.jobs import ClusterJob, pods_of, progress_input
 from tarragon.cli.jobview.progress import INTERRUPTED, Progress, newest_pods, progress_of, replica_order
 from tarragon.cli.jobview.rows import reason, replicas, training
 from tarragon.cli.jobview.target import ClusterReader, ClusterTarget
@@ -25,7 +25,7 @@ from tarragon.cli.report.tensorboard import tensorboard_problems
 from tarragon.cli.targets.local_places import data_folders, service_addresses, tensorboard_address
 from tarragon.cli.targets.next_commands import command_line
 from tarragon.cli.targets.resolving import resolve_target
-from tarragon.cli.targets.stored_logs import pods_of_job
+from tarragon.cli.targets.stored_logs import find_existing_job, pods_of_job
 from tarragon.client.errors import ApiError
 from tarragon.client.port import Selector
 from tarragon.job.model import CleanPodPolicy, Replica
@@ -42,7 +42,7 @@ MAX_ROWS = 40
 async def describe(settings: GlobalOptions, name: str, form: str | None) -> None:
     target = resolve_target(settings)
     async with target.reading() as reader:
-        job = await find_job(reader, name, target.namespace)
+        job = await find_existing_job(target, reader, name)
         listing = await reader.list(PODS, Selector(namespace=job.key.namespace, label_selector=job.selector))
         pods = newest_pods(pods_of(job, listing.items))
         events = await _events(reader, target, job, listing.items)

@@ -18,11 +18,13 @@ from tarragon.cli.jobview.jobs import (
     parse_job_name,
 )
 from tarragon.cli.jobview.log_listener import LogStreamer
+from tarragon.cli.jobview.rows import reason
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.options.notes import print_note
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.output.words import count, joined
 from tarragon.cli.targets.log_filter import LogPrinter, LogQuery
+from tarragon.cli.targets.next_commands import command_line
 from tarragon.cli.targets.pod_logs import container_names, fetch_pod_logs, merged_pod_lines, unreadable_text
 from tarragon.cli.targets.resolving import resolve_target
 from tarragon.cli.targets.stored_logs import (
@@ -65,15 +67,34 @@ async def print_logs(settings: GlobalOptions, name: str, wanted: LogQuery, follo
         await _follow(target, job, following, wanted, printer)
     elif target.nodes_folder is None:
         async with target.watching() as cluster:
-            await _print_cluster_logs(cluster, job, wanted, printer)
+            await _print_cluster_logs(target, cluster, job, wanted, printer)
     else:
         runs = runs_of_job(target.nodes_folder, job)
         stored = jobs_of_name(target.nodes_folder, _name_of(job), job.key.namespace)
+        if not runs:
+            print_note(_without_logs(target, job))
         _note_earlier(job.key.name, len(stored) - bool(runs))
         printer.print_stored(_matching_lines(runs, wanted))
 
 
-async def _print_cluster_logs(cluster: Client, job: ClusterJob, wanted: LogQuery, printer: LogPrinter) -> None:
+def _without_logs(target: ClusterTarget, job: ClusterJob) -> str:
+    """Says why a job has no logs: usually it waits, and its replicas have not started."""
+    yet = "" if job.status.phase.is_final else " yet"
+    return f"{job.name} has no logs{yet}: it is {_state_text(job)}\n{_more(target, job)}"
+
+
+def _state_text(job: ClusterJob) -> str:
+    """`Waiting: BehindOthers: a job ahead of it in the queue waits for resources`."""
+    return ": ".join(filter(None, (job.state, reason(job))))
+
+
+def _more(target: ClusterTarget, job: ClusterJob) -> str:
+    return f"  more: {command_line(target.command_prefix, job.command_key, 'why')}"
+
+
+async def _print_cluster_logs(
+    target: ClusterTarget, cluster: Client, job: ClusterJob, wanted: LogQuery, printer: LogPrinter
+) -> None:
     """Prints what the pods of a cluster have logged until now."""
     options = wanted.log_options(SystemClock().now())
     if wanted.grep is not None:  # the last matching lines may be further up
@@ -81,6 +102,8 @@ async def _print_cluster_logs(cluster: Client, job: ClusterJob, wanted: LogQuery
     found = await fetch_pod_logs(cluster, job, wanted.selects, options)
     for text in found.notes:
         print_note(text)
+    if found.notes and not found.streams and not job.status.phase.is_final:
+        print_note(_more(target, job))
     printer.print_stored(merged_pod_lines(found, wanted.tail, wanted.matches))
 
 
@@ -135,9 +158,16 @@ async def _follow(target: ClusterTarget, job: ClusterJob, clock: Clock, wanted: 
         names = joined(container_names(job))
         note(f"No replica of {job.name} has a container {wanted.container}; the containers are {names}.")
     listener.on_unreadable(lambda replica, error: note(unreadable_text(replica, error)))
-    if not target.is_local and job.status.phase is not Phase.RUNNING:
-        note(f"{job.name} is {job.state}: logs appear when its replicas start.")
+    if _waits(target, job):
+        note(f"{job.name} is {_state_text(job)}; logs appear when its replicas start.\n{_more(target, job)}")
     await target.follow(JobFollower(job, clock, lambda _: None, listener), clock, note)
+
+
+def _waits(target: ClusterTarget, job: ClusterJob) -> bool:
+    """Whether there may be no logs for a while. On this machine a job that was just submitted starts in a moment."""
+    if not target.is_local:
+        return job.status.phase is not Phase.RUNNING
+    return job.is_processed and bool(reason(job)) and not runs_of_job(target.nodes_folder, job)
 
 
 def _matching_lines(runs: Sequence[StoredRun], wanted: LogQuery) -> Iterator[LogLine]:

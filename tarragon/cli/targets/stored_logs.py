@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tarragon.base.number_rows import extend_shortened
-from tarragon.cli.jobview.jobs import ClusterJob, JobName
+from tarragon.cli.jobview.jobs import ClusterJob, JobName, NoSuchJob, find_job, parse_job_name
+from tarragon.cli.jobview.target import ClusterReader, ClusterTarget
 from tarragon.cli.output.log_lines import LineSplitter, Stamp, split_stamp
+from tarragon.cli.targets.next_commands import command_line
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.log_rendering import render_line
 from tarragon.job.model import CleanPodPolicy, Replica, RunPolicy, TrainingJob
@@ -109,6 +111,22 @@ def jobs_of_name(nodes: Path | None, wanted: JobName, namespace: str) -> Sequenc
         _stored_job(of_owner, *readers[owner])
         for owner, of_owner in sorted(pods.items(), key=lambda found: _age_key(found[1]))
     ]
+
+
+async def find_existing_job(target: ClusterTarget, reader: ClusterReader, name: str) -> ClusterJob:
+    """Returns the job of that name, like `find_job`. For a deleted one, the error names the command for its logs."""
+    try:
+        return await find_job(reader, name, target.namespace)
+    except NoSuchJob:
+        wanted = parse_job_name(name)
+        if not jobs_of_name(target.nodes_folder, wanted, target.namespace):
+            raise
+        logs = command_line(target.command_prefix, Key(target.namespace, name), "logs")
+        raise NoSuchJob(
+            f"{name} is deleted",
+            why="`delete` deletes a job, and so does Ctrl-C on `run`",
+            remedy=f"its logs are kept: {logs}",
+        ) from None
 
 
 def _stored_job(pods: Sequence[StoredPodLogs], framework: Framework, dialect: Dialect, job: TrainingJob) -> StoredJob:
