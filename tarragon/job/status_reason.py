@@ -67,8 +67,12 @@ def describe_failure(replica: Replica, failure: FirstFailure | PodTermination) -
     if killed:
         return f"{replica}: exit code {failure.exit_code} (killed: {killed})"
     code = "" if failure.exit_code is None else f"exit code {failure.exit_code}"
-    last = telling_line(failure.message)[:_LAST_LINE]
-    return ": ".join(part for part in (str(replica), code or failure.reason, last) if part)
+    return ": ".join(part for part in (str(replica), code or failure.reason, last_words(failure)) if part)
+
+
+def last_words(failure: FirstFailure | PodTermination) -> str:
+    """The line of its output that says most of the failure; empty if an external signal killed the replica."""
+    return "" if _killed(failure) else telling_line(failure.message)[:_LAST_LINE]
 
 
 def _end(first: FirstFailure) -> str:

@@ -148,6 +148,19 @@ def test_a_job_names_the_operator_that_it_is_left_to() -> None:
     assert cell(replace(job, left_to="left to kubeflow"), "PROGRESS OR REASON") == "left to kubeflow"
 
 
+def test_a_failed_job_shows_the_exception_of_the_replica_that_failed_first() -> None:
+    words = "Traceback (most recent call last):\n  File 'a.py', line 1, in <module>\nValueError: bad shard 17"
+    failure = FirstFailure(replica=worker(1), exit_code=1, reason="Error", message=words, at=BEGIN)
+    silent = replace(failure, message="")
+
+    assert cell(a_job(JobStatus(phase=Phase.FAILED, first_failure=failure)), "PROGRESS OR REASON") == (
+        "worker-1: exit code 1: ValueError: bad shard 17"
+    )
+    assert cell(a_job(JobStatus(phase=Phase.FAILED, first_failure=silent)), "PROGRESS OR REASON") == (
+        "worker-1: exit code 1"
+    )
+
+
 def test_who_was_killed_is_named_with_the_signal() -> None:
     killed = FirstFailure(replica=worker(0), exit_code=137, reason="Error", message="step 7 of 60", at=BEGIN)
 

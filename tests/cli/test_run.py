@@ -114,6 +114,10 @@ def test_a_job_that_fails_tells_who_was_first_and_why(shell: Shell) -> None:
     assert re.search(rf"pip install (--python {Path(sys.executable).parent}/python )?pandas_of_nobody", ended.out)
     assert re.search(r"^worker-0   Failed   1      0          \d\.\d+ s$", ended.out, re.MULTILINE)
     assert "Traceback" not in ended.err
+    suggested = [line.split()[0] for line in ended.err.splitlines()[-4:]]
+    assert suggested == ["why", "logs", "details", "clean"]
+    assert re.search(r"^  why        .*tarragon why digits$", ended.err, re.MULTILINE)
+    assert "exit code 1: ModuleNotFoundError: No module named 'pandas_of_nobody'" in shell("list").out
 
 
 def test_a_script_for_tensorflow_1_is_recognised(shell: Shell) -> None:

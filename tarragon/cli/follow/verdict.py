@@ -27,7 +27,7 @@ from tarragon.cli.output.style import Paint
 from tarragon.cli.output.terminal import Sink, sink_of
 from tarragon.cli.output.words import duration_text, joined
 from tarragon.cli.report.ending import FinishedJob, failure_report, success_report
-from tarragon.cli.targets.next_commands import WHEN_FINISHED, WHILE_RUNNING, command_line, next_commands
+from tarragon.cli.targets.next_commands import WHEN_FAILED, WHEN_FINISHED, WHILE_RUNNING, command_line, next_commands
 from tarragon.cli.targets.stored_logs import runs_of_job
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5
 from tarragon.job.model import CleanPodPolicy, Replica, SuccessPolicy
@@ -99,7 +99,8 @@ def report_result(attended: FollowSession, paint: Paint) -> int:
         message = remaining_message(attended)
     else:
         message = f"{name} is suspended: none of its replicas run."
-    _say(message, next_commands(where.command_prefix, follower.job.command_key, WHEN_FINISHED))
+    steps = WHEN_FAILED if state == FAILED else WHEN_FINISHED
+    _say(message, next_commands(where.command_prefix, follower.job.command_key, steps))
     return exit_code(follower.progress, follower.job.status, is_gone=follower.is_deleted)
 
 

@@ -19,8 +19,7 @@ from tarragon.job.phase import Phase
 from tarragon.job.places import node_of
 from tarragon.job.progress import progress_text
 from tarragon.job.status import UNASSIGNED, Condition
-from tarragon.job.status_reason import reason_of
-from tarragon.job.termination_message import telling_line
+from tarragon.job.status_reason import last_words, reason_of
 from tarragon.job.work import with_measured_remaining
 from tarragon.plan.reconcile.manager_on_record import (
     BATCH_JOBS_MANAGER,
@@ -179,10 +178,8 @@ def reason(job: ClusterJob) -> str:
         return f"{explanation.reason}: {explanation.message}"
     failure = job.status.first_failure
     if job.status.phase is Phase.FAILED and failure is not None:
-        if failure.exit_code is not None:
-            return f"{failure.replica}: {exit_text(failure.exit_code)}"
-        last = telling_line(failure.message)
-        return ": ".join(filter(None, (str(failure.replica), failure.reason, last)))
+        end = failure.reason if failure.exit_code is None else exit_text(failure.exit_code)
+        return ": ".join(filter(None, (str(failure.replica), end, last_words(failure))))
     condition = last_condition(job.status)
     if not job.is_processed:
         return NOT_PROCESSED

@@ -8,6 +8,7 @@ from tarragon.cli.jobview.target import CommandPrefix
 from tarragon.kube.meta import Key
 
 WHEN_FINISHED = (("logs", "logs"), ("details", "describe"), ("clean up", "delete"))
+WHEN_FAILED = (("why", "why"), *WHEN_FINISHED)
 WHILE_RUNNING = (("follow", "logs --follow"), ("details", "describe"), ("end it", "delete"))
 
 
