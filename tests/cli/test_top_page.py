@@ -219,6 +219,15 @@ def test_long_lines_break_between_words_and_go_on_in_their_colour() -> None:
     assert list(wrap(colored(line, "red"), 10))[1].startswith(f"    {STYLE_ESCAPE}[31m")
 
 
+def test_a_quoted_line_that_breaks_stays_quoted() -> None:
+    assert list(wrap("  │ one two three", 14)) == ["  │ one two", "  │   three"]
+    assert list(wrap(f"  {colored('│', 'dim')} one two three", 14)) == [
+        f"  {colored('│', 'dim')} one two",
+        f"  {colored('│', 'dim')}   three",
+    ]
+    assert list(wrap("a table │ one", 11)) == ["a table │", "    one"]
+
+
 def test_a_row_has_room_for_the_escapes_in_it() -> None:
     assert list(wrap("ab\x1b[2Jc\u202e", 10)) == ["ab\\u001b[2", "    Jc\\u20", "    2e"]
 

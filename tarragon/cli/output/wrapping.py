@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from tarragon.base.escaping import STYLE_ESCAPE, escaped
-from tarragon.cli.output.style import ESCAPES, RESET
+from tarragon.cli.output.style import ESCAPES, RESET, without_colors
 
 INDENT = "    "
 """The indentation of continuation rows."""
+_MARGIN = re.compile(rf" *(?:{ESCAPES.pattern})?│(?:{ESCAPES.pattern})? ")
+"""Of quoted output, such as a traceback: continuation rows have it, too."""
 _PIECES = re.compile(f"{ESCAPES.pattern}|.", re.DOTALL)
 
 
@@ -20,7 +22,7 @@ def wrap(line: str, width: int) -> Iterator[str]:
     if text.isascii() and text.isprintable() and len(text) <= width:
         yield text
         return
-    row = _Row()
+    row = _Row(_continuation_indent(text))
     for piece in _PIECES.findall(text):
         if piece.startswith(STYLE_ESCAPE):
             row.paint(piece)
@@ -31,10 +33,16 @@ def wrap(line: str, width: int) -> Iterator[str]:
     yield "".join(row.pieces)
 
 
-class _Row:
-    """A row of pieces: characters, and colour escapes, which have no width."""
+def _continuation_indent(text: str) -> str:
+    margin = _MARGIN.match(text)
+    return f"{margin[0]}  " if margin else INDENT
 
-    def __init__(self) -> None:
+
+class _Row:
+    """A row of pieces: characters, and colour escapes, which have no width. The rows after it begin with `indent`."""
+
+    def __init__(self, indent: str) -> None:
+        self._indent = indent
         self.pieces: list[str] = []
         self.used = 0
         self._color = ""
@@ -53,8 +61,8 @@ class _Row:
         head, space, rest = text.rpartition(" ")
         breaks = bool(space) and STYLE_ESCAPE not in rest and cell_width(rest) <= width // 3 and bool(head.strip())
         kept, rest = (head, rest) if breaks else (text, "")
-        self.pieces = [INDENT, self._color, *rest]
-        self.used = len(INDENT) + cell_width(rest)
+        self.pieces = [self._indent, self._color, *rest]
+        self.used = cell_width(without_colors(self._indent)) + cell_width(rest)
         return kept + (RESET if self._color else "")
 
 
