@@ -250,12 +250,16 @@ def test_a_log_that_never_says_done_has_the_numbers_that_it_said_last() -> None:
     assert final_metrics(["step 5", "bye"]) == []
 
 
-def test_a_misspelled_module_is_not_handed_to_pip_without_a_question() -> None:
+def test_a_misspelled_module_is_not_handed_to_pip() -> None:
     def remedy(name: str) -> str:
         [cause] = probable_causes(
             ReplicaEnd(lines=[f"ModuleNotFoundError: No module named {name!r}"], environment=ENVIRONMENT)
         )
         return cause.remedy
 
-    assert remedy("nunpy").startswith("did you mean numpy? If not: ")
+    assert remedy("nunpy") == (
+        "did you mean numpy? Then correct the import; "
+        "if nunpy is your own file, set workingDir or PYTHONPATH to its folder"
+    )
     assert "did you mean" not in remedy("numpy") + remedy("my_own_layers")
+    assert "python my_own_layers; if my_own_layers is your own file" in remedy("my_own_layers")

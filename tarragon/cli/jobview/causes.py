@@ -56,7 +56,7 @@ _GENERAL: Sequence[LogCause] = (
     LogCause(
         MISSING_MODULE + r"(?P<name>\w+)",
         "the module {name} is not installed in {environment}, which ran this replica",
-        "{similar}{install} {package}; if {name} is your own file, set workingDir or PYTHONPATH to its folder",
+        "{getting}; if {name} is your own file, set workingDir or PYTHONPATH to its folder",
     ),
     LogCause(
         r"(?i)address already in use|No address added|Failed to add port to server",
@@ -116,19 +116,19 @@ def probable_causes(end: ReplicaEnd) -> Iterator[Cause]:
             lines = [line for line in lines if not pattern.search(line)]
 
 
-def _similar_module(name: str) -> str:
-    """Returns `did you mean numpy? If not: `: whoever owns a misspelled name on PyPI should not be installed."""
-    found = None if name in _KNOWN_MODULES else nearest_name(name, _KNOWN_MODULES)
-    return f"did you mean {found}? If not: " if found else ""
+def _how_to_get(name: str, environment: ReplicaEnvironment) -> str:
+    """Says how to install a module. A misspelled one is not installed: anybody may own that name on PyPI."""
+    similar = None if name in _KNOWN_MODULES else nearest_name(name, _KNOWN_MODULES)
+    if similar:
+        return f"did you mean {similar}? Then correct the import"
+    return f"{environment.install} {_PACKAGES.get(name, name)}"
 
 
 def _cause(row: LogCause, match: re.Match[str], end: ReplicaEnd) -> Cause:
     name = next((found for found in match.groupdict().values() if found), "")
-    package = _PACKAGES.get(name, name)
     words = {
         "name": name,
-        "similar": _similar_module(name),
-        "package": package,
+        "getting": _how_to_get(name, end.environment),
         "environment": end.environment.name,
         "install": end.environment.install,
     }
