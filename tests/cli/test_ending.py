@@ -136,6 +136,19 @@ def test_a_replica_that_cannot_start_is_shown_with_the_reason_and_not_as_startin
     assert states == ["STATE", "Failed", "CreateContainerConfigError", "Failed"]
 
 
+def test_a_replica_that_was_stopped_has_no_exit_code_in_the_table() -> None:
+    pods = {
+        worker(0): pod(worker(0), ended(1, until=9), ending=True),
+        worker(1): pod(worker(1), ended(1, until=3)),
+    }
+    seen = progress(pods, status=JobStatus(phase=Phase.FAILED, completion_time=at(10)), wished=TWO)
+
+    assert [row.split()[:3] for row in exit_table(ending(seen))[1:]] == [
+        ["worker-0", "Stopped", "-"],
+        ["worker-1", "Failed", "1"],
+    ]
+
+
 def test_who_was_killed_is_not_said_to_have_failed_with_a_code() -> None:
     lines = list(failure_report(ending(finished(137), {worker(0): ["step 7 of 60"]}), uncolored))
 

@@ -167,10 +167,11 @@ def _replica_table(
     header = ("REPLICA", "STATE", "EXIT", "RESTARTS", "NODE", *(["GPU"] if gpus else []), *columns)
     rows = []
     for member, (address, local) in zip(progress.replicas, addresses, strict=True):
-        code = "-" if member.exit_code is None else str(member.exit_code)
         places = [address or "-", local or "-"][: len(columns)]
         parts = [gpus.get(member.name) or "-"] if gpus else []
-        rows.append((member.name, member.state, code, str(member.restarts), member.node or "-", *parts, *places))
+        rows.append(
+            (member.name, member.state, member.exit_cell, str(member.restarts), member.node or "-", *parts, *places)
+        )
     return table(header, rows) if rows else ()
 
 

@@ -58,6 +58,11 @@ class ReplicaProgress:
         return str(self.replica)
 
     @property
+    def exit_cell(self) -> str:
+        """Its exit code in a table. That of a stopped replica only says how it reacted, and is lost with its pod."""
+        return "-" if self.exit_code is None or self.state == STOPPED else str(self.exit_code)
+
+    @property
     def seconds(self) -> float | None:
         """How long its container ran; None if it has not ended or never started."""
         if self.started is None or self.finished is None or self.started.timestamp() <= 0:

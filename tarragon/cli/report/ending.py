@@ -120,7 +120,7 @@ def exit_table(end: FinishedJob) -> list[str]:
     members = end.progress.replicas
     groups: dict[tuple[str, ...], list[ReplicaProgress]] = {}
     for member in members:
-        alike = (_state(member), _code(member), str(member.restarts))
+        alike = (_state(member), member.exit_cell, str(member.restarts))
         key = alike if len(members) > MAX_ROWS else (*alike, member.name)
         groups.setdefault(key, []).append(member)
     rows = [(_names(group), *key[:3], _ran(group, end)) for key, group in groups.items()]
@@ -161,10 +161,6 @@ def _ended_at(member: ReplicaProgress) -> float:
 def _state(member: ReplicaProgress) -> str:
     """Returns the reason that keeps a replica from starting, if there is one, else its state."""
     return member.reason if member.state in {STARTING, WAITING} and member.reason else member.state
-
-
-def _code(member: ReplicaProgress) -> str:
-    return "-" if member.exit_code is None else str(member.exit_code)
 
 
 def _names(group: Sequence[ReplicaProgress]) -> str:
