@@ -91,6 +91,18 @@ def test_one_name_that_is_wrong_keeps_no_other_job_from_being_deleted(shell: She
     assert 'Error: job "never" not found in namespace default' in ended.err
 
 
+def test_several_jobs_are_deleted_with_one_line_each(shell: Shell) -> None:
+    for name in ("a", "b", "c"):
+        shell("run", shell.file("job.yaml", worker(name, "print(1)")))
+
+    ended = shell("delete", "--all")
+
+    assert ended.out == "tfjob/a deleted\ntfjob/b deleted\ntfjob/c deleted\n"
+    before, after = ended.err.splitlines()
+    assert before.startswith("Deleting tfjob/a, tfjob/b and tfjob/c in default on local")
+    assert re.fullmatch(r"Their logs are kept: .*tarragon logs JOB", after)
+
+
 def test_a_job_that_never_began_promises_no_logs(shell: Shell) -> None:
     wants = {"limits": {"memory": "900Ti"}}
     shell("submit", shell.file("job.yaml", worker("digits", "print(1)", resources=wants)))

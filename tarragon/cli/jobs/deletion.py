@@ -65,16 +65,25 @@ async def _selected(target: ClusterTarget, wanted: JobSelection) -> tuple[Sequen
 
 async def _delete_all(target: ClusterTarget, jobs: Sequence[ClusterJob], clock: Clock) -> None:
     async with target.writing(clock) as http:
-        for job in jobs:  # all at once: each may need its whole grace period
-            await start_deletion(http, job)
-            # Printed after the request succeeded, so that a user who may not delete the job does not read it.
-            print_note(f"Deleting {job.name} in {job.key.namespace} on {target.name}")
+        await _start_all(target, http, jobs)
+        kept: dict[str, None] = {}
         for job in jobs:
             await wait_until_deleted(http, job, clock, print_note)
             click.echo(f"{job.name} deleted")
-            note = _kept(target, job, await remaining_dependencies(http, job))
-            if note:
-                print_note(note)
+            kept |= dict.fromkeys(await remaining_dependencies(http, job))
+        print_note(_kept(target, jobs, [*kept]))
+
+
+async def _start_all(target: ClusterTarget, cluster: Client, jobs: Sequence[ClusterJob]) -> None:
+    """Delete all jobs at once: each may need its whole grace period. Print those that the user may delete."""
+    started: list[str] = []
+    try:
+        for job in jobs:
+            await start_deletion(cluster, job)
+            started.append(job.name)
+    finally:
+        if started:
+            print_note(f"Deleting {joined(started)} in {jobs[0].key.namespace} on {target.name}")
 
 
 async def remaining_dependencies(cluster: Client, job: ClusterJob) -> Sequence[str]:
@@ -89,12 +98,13 @@ async def remaining_dependencies(cluster: Client, job: ClusterJob) -> Sequence[s
     ]
 
 
-def _kept(target: ClusterTarget, job: ClusterJob, others: Sequence[str]) -> str:
-    """Name what is kept. A job that never started has no logs."""
-    logs = (
-        f"Its logs are kept: {command_line(target.command_prefix, job.command_key, 'logs')}"
-        if runs_of_job(target.nodes_folder, job)
-        else ""
-    )
+def _kept(target: ClusterTarget, jobs: Sequence[ClusterJob], others: Sequence[str]) -> str:
+    """Name what is kept of the deleted jobs. A job that never started has no logs."""
+    logged = [job for job in jobs if runs_of_job(target.nodes_folder, job)]
+    logs = ""
+    if logged:
+        whose = "Its logs" if len(jobs) == 1 else "Their logs" if len(logged) > 1 else f"The logs of {logged[0].name}"
+        key = logged[0].command_key if len(logged) == 1 else Key(logged[0].key.namespace, "JOB")
+        logs = f"{whose} are kept: {command_line(target.command_prefix, key, 'logs')}"
     shared = f"{'also kept' if logs else 'Kept'}, as other jobs may use them: {joined(others)}" if others else ""
     return "; ".join(part for part in (logs, shared) if part)
