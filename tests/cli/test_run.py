@@ -88,6 +88,9 @@ def test_a_pipe_gets_how_far_a_training_is_in_a_few_lines_and_not_with_every_bar
     for line in said:
         assert re.fullmatch(r"step \d+/200 \(\d+ %\)( · loss \S+)?( · .+ left)?", line)
     assert ended.out.count("100/100") == 2
+    assert sorted(shell("logs", "digits").out.splitlines()) == sorted(
+        line for line in ended.out.splitlines() if line.startswith("[worker-0]")
+    )
     assert "step 200/200 (100 %) · loss 0.01" in shell("list").out
 
 

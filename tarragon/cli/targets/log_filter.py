@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tarragon.base.escaping import write_verbatim
 from tarragon.cli.options.settings import GlobalOptions
-from tarragon.cli.output.log_lines import Stamp, split_stamp, terminal_text
+from tarragon.cli.output.log_lines import Stamp, last_state, split_stamp, terminal_text
 from tarragon.cli.output.style import REPLICA_TYPES, painter
 from tarragon.cli.output.terminal import Sink, sink_of
 from tarragon.cli.targets.stored_logs import LogLine
@@ -51,7 +51,7 @@ class LogQuery:
 
 
 class LogPrinter:
-    """Prints log lines on stdout: made safe on a terminal, else unchanged."""
+    """Prints log lines on stdout: made safe on a terminal, else unchanged. Of bars, the last state, as `run` does."""
 
     def __init__(self, wanted: LogQuery, settings: GlobalOptions) -> None:
         terminal = settings.terminal()
@@ -81,7 +81,7 @@ class LogPrinter:
             return ""
         if self._filter.grep is not None and not self._filter.grep.search(text):
             return ""
-        words = [terminal_text(text, colors=self._colors) if self._is_terminal else text]
+        words = [terminal_text(text, colors=self._colors) if self._is_terminal else last_state(text)]
         if self._filter.timestamps:
             words.insert(0, moment)
         if self._filter.prefix:
