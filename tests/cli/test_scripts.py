@@ -115,7 +115,9 @@ def test_two_runs_of_a_script_at_once_have_two_names(shell: Shell) -> None:
     second = shell("run", "wait.py", "--", "b")
 
     assert (first.ended().code, second.code) == (0, 0)
-    assert "tfjob/wait already exists: Running; this is wait-2" in second.err
+    assert "tfjob/wait is still Running, so this job is wait-2" in second.err
+    assert re.search(r"^  follow wait   .*tarragon logs wait --follow$", second.err, re.MULTILINE)
+    assert re.search(r"^  end wait      .*tarragon delete wait$", second.err, re.MULTILINE)
     assert "tfjob/wait-2 created" in second.err
     assert "will be replaced" in shell("submit", "wait.py", "--", "a").err
 

@@ -19,7 +19,7 @@ from tarragon.cli.manifest.loading import LoadedJob
 from tarragon.cli.manifest.unbindable_claims import unbindable_claims
 from tarragon.cli.output.words import age
 from tarragon.cli.targets.ending import delete_job
-from tarragon.cli.targets.next_commands import command_line
+from tarragon.cli.targets.next_commands import command_line, next_commands
 from tarragon.cli.targets.refusals import is_kind_missing
 from tarragon.cli.targets.stored_logs import runs_of_job
 from tarragon.client.errors import AlreadyExists, Conflict, Forbidden, NotFound
@@ -34,7 +34,11 @@ _GIVING_ATTEMPTS = 10
 
 
 class JobExists(TarragonError):
-    """The job's name is taken."""
+    """The job's name is taken, by `former`."""
+
+    def __init__(self, former: ClusterJob, what: str, *, why: str = "", remedy: str) -> None:
+        super().__init__(what, why=why, remedy=remedy)
+        self.former = former
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +96,18 @@ class Submitter:
                 if loaded.numbered is None:
                     raise
                 loaded = loaded.numbered(await self._free_number(loaded, base))
-                follow = f"\n  {taken.remedy.splitlines()[0]}" if taken.remedy else ""
-                self.note(f"{taken.summary}; this is {loaded.job['metadata']['name']}{follow}")
+                self.note(self._numbered_text(taken, str(loaded.job["metadata"]["name"])))
+
+    def _numbered_text(self, taken: JobExists, name: str) -> str:
+        """Says why the job of a script is called `name`. Its former job may run since a `run` that was killed."""
+        former, key = taken.former, taken.former.command_key
+        if former.status.phase.is_final:
+            return f"{taken.summary}; this is {name}\n  {taken.remedy}"
+        is_suspended = former.status.phase is Phase.SUSPENDED
+        goes_on = ("resume", "resume") if is_suspended else ("follow", "logs --follow")
+        steps = [(f"{label} {former.key.name}", verb) for label, verb in (goes_on, ("end", "delete"))]
+        commands = next_commands(self.target.command_prefix, key, steps)
+        return "\n".join([f"{former.name} is still {former.state}, so this job is {name}", *commands])
 
     async def _free_number(self, loaded: LoadedJob, base: str) -> int:
         """Returns the first number for which no job `base-number` exists that must stay."""
@@ -218,6 +232,7 @@ class Submitter:
             raise job_exists_error(former, self.target)
         if not self.target.is_local and not loaded.replaces_finished:
             raise JobExists(
+                former,
                 f"{former.name} already exists: {former.state}",
                 why=f"replacing it on {self.target.name} would also delete its logs",
                 remedy="use --replace to delete it and submit this one, or give this one another name",
@@ -261,4 +276,4 @@ def job_exists_error(job: ClusterJob, target: ClusterTarget) -> JobExists:
             f"or delete it first: {command_line(target.command_prefix, job.command_key, 'delete')}"
         )
     place = "" if target.is_local else f" on {target.name}"
-    return JobExists(f"{job.name} already exists{place}: {job.state}", remedy=remedy)
+    return JobExists(job, f"{job.name} already exists{place}: {job.state}", remedy=remedy)
