@@ -329,6 +329,44 @@ def test_many_failures_at_once_are_told_in_one_sentence() -> None:
     assert failed.message == "worker-2 (and worker 3,5) failed with exit code 2"
 
 
+@pytest.mark.parametrize("seconds", [0, 1])
+def test_a_failure_is_not_blamed_on_a_replica_that_only_lost_the_connection(seconds: float) -> None:
+    """Of both ends only the whole second is known, by the clocks of two nodes."""
+    world = running({"Worker": 2})
+    world.exit("dist-worker-0", 1, message="ConnectionResetError: [Errno 104] Connection reset by peer")
+    world.pass_time(seconds)
+    world.exit("dist-worker-1", 1, message="ValueError: bad shard 17")
+    world.settle()
+
+    assert world.status.first_failure is not None
+    assert world.status.first_failure.replica == world.replica("dist-worker-1")
+    failed = world.status.condition("Failed")
+    assert failed is not None
+    assert failed.message == "worker-1 (and worker 0) failed with exit code 1: ValueError: bad shard 17"
+
+
+def test_a_lost_connection_is_the_first_failure_if_the_other_one_came_later() -> None:
+    world = running({"Worker": 2})
+    world.exit("dist-worker-0", 1, message="ConnectionRefusedError: [Errno 111] Connection refused")
+    world.pass_time(2)
+    world.exit("dist-worker-1", 1, message="ValueError: bad shard 17")
+    world.settle()
+
+    assert world.status.first_failure is not None
+    assert world.status.first_failure.replica == world.replica("dist-worker-0")
+
+
+def test_of_two_that_lost_a_connection_the_first_one_counts() -> None:
+    world = running({"Worker": 2})
+    world.exit("dist-worker-1", 1, message="BrokenPipeError: [Errno 32] Broken pipe")
+    world.pass_time(1)
+    world.exit("dist-worker-0", 1, message="tensorflow.errors.UnavailableError: Socket closed")
+    world.settle()
+
+    assert world.status.first_failure is not None
+    assert world.status.first_failure.replica == world.replica("dist-worker-1")
+
+
 def test_in_a_count_the_failed_are_failed_and_the_running_run() -> None:
     world = running({"Worker": 3}, run_policy={"cleanPodPolicy": "None"})
     world.exit("dist-worker-1", 1)

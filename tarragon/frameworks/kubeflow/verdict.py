@@ -5,11 +5,14 @@ The success of the chief takes precedence over failures seen in the same pass. A
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
 
+from tarragon.base.time_arithmetic import MAX_TIME, add_seconds
 from tarragon.frameworks.plugin import JobObservation, Verdict
 from tarragon.job.annotations import is_elastic_by_restart, restarts_as_gang
+from tarragon.job.lost_peer import has_lost_peer
 from tarragon.job.model import Replica, ReplicaType, SuccessPolicy
 from tarragon.job.phase import JobSignal, Phase
 from tarragon.job.replica_ranges import describe_replicas, name_replicas
@@ -18,6 +21,9 @@ from tarragon.job.termination_message import telling_line
 
 KILL_SIGNALS: Mapping[int, str] = {130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"}
 """Exit codes of programs that were killed by an external signal."""
+
+TIME_PRECISION = 1.0
+"""Seconds by which ends have to differ to tell which one was first: pods have them in whole seconds."""
 
 MAX_LAST_LINE_LENGTH = 400
 """The number of characters of a failed replica's last line in the message of the condition."""
@@ -46,7 +52,7 @@ def succeeded(observation: JobObservation) -> Verdict | None:
 
 
 def failed(observation: JobObservation) -> Verdict | None:
-    fatal = sorted(_fatal(observation), key=lambda replica: _order(observation, replica))
+    fatal = _causes_first(observation, _fatal(observation))
     if not fatal:
         return None
     first = fatal[0]
@@ -74,7 +80,7 @@ def lost(observation: JobObservation) -> Verdict | None:
         first = min(fresh, key=lambda replica: (observation.replica_states[replica].ended_at, replica))
         message = f"all replicas are restarted together: {first} {_cause(observation.replica_states[first])}"
         return Verdict(signal=JobSignal.REPLICA_LOST, message=message, failed_replicas=[first])
-    first = min(fresh, key=lambda replica: _order(observation, replica))
+    first = _causes_first(observation, fresh)[0]
     others = f", and {describe_replicas(set(fresh) - {first})}," if len(fresh) > 1 else ""
     message = f"{first}{others} is replaced: it {_cause(observation.replica_states[first])}"
     return Verdict(signal=JobSignal.REPLICA_LOST, message=message, failed_replicas=sorted(fresh))
@@ -158,11 +164,29 @@ def _is_fresh_loss(observation: JobObservation, replica: Replica, member: Replic
     return record is None or record.pod_uid != member.pod.metadata.uid or not record.is_pod_end_counted
 
 
-def _order(observation: JobObservation, replica: Replica) -> tuple[datetime, Replica]:
-    """Sorts by the time of the end, so that the first failure comes first."""
+def _causes_first(observation: JobObservation, replicas: Iterable[Replica]) -> Sequence[Replica]:
+    """Sorts by the time of the end, so that the first failure comes first.
+
+    Which of two was first is not known if they ended within `TIME_PRECISION`: usually all replicas end at once when one
+    fails. There, one that only lost a connection comes behind the others.
+    """
+    in_time = sorted(replicas, key=lambda replica: (_end_time(observation, replica), replica))
+    if len(in_time) <= 1:
+        return in_time
+    until = add_seconds(_end_time(observation, in_time[0]), TIME_PRECISION)
+    at_once = [replica for replica in in_time if _end_time(observation, replica) <= until]
+    return [*sorted(at_once, key=partial(_lost_peer, observation)), *in_time[len(at_once) :]]
+
+
+def _end_time(observation: JobObservation, replica: Replica) -> datetime:
     ending = observation.replica_states[replica].termination
     at = ending.finished_at if ending is not None else None
-    return at or datetime.max.replace(tzinfo=UTC), replica
+    return at or MAX_TIME
+
+
+def _lost_peer(observation: JobObservation, replica: Replica) -> bool:
+    ending = observation.replica_states[replica].termination
+    return ending is not None and ending.outcome is PodOutcome.FAILED and has_lost_peer(ending.message)
 
 
 def _cause(member: ReplicaState) -> str:
