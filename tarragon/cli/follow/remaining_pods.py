@@ -29,7 +29,7 @@ SILENT_SECONDS = 1.0
 
 
 def grace(job: ClusterJob, replica: Replica) -> float:
-    """Seconds after the job's end for which the replica may go on; none after a failure: replicas may be stuck."""
+    """Seconds after the job's end before the replica is terminated; none after a failure: replicas may be stuck."""
     spec = job.job.replica_spec(replica.type) if job.job is not None else None
     if spec is None or job.status.phase is not Phase.SUCCEEDED:
         return 0.0
@@ -88,7 +88,7 @@ class RemainingPods:
                 await _delete(live, remaining, grace_seconds=0)
             elif self._clock.monotonic() - since >= SILENT_SECONDS and not is_told:
                 is_told = True
-                self._note(f"Waiting for {_names(remaining)} to terminate; Ctrl-C kills {_pronoun(remaining)}.")
+                self._note(f"Waiting for {_names(remaining)} to end after SIGTERM; Ctrl-C kills {_pronoun(remaining)}.")
             await self._change(follower, live, SILENT_SECONDS)
 
     def _is_interrupted(self) -> bool:
