@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from tarragon.job.termination_message import telling_line
 
@@ -15,6 +16,10 @@ _LOST_PEER = re.compile(
 )
 
 
+@lru_cache(maxsize=2048)
 def has_lost_peer(message: str) -> bool:
-    """Whether the output of a failed program ends with a lost connection."""
+    """Whether the output of a failed program ends with a lost connection.
+
+    That takes a third of a millisecond, and a large gang is judged several times, so the answers are kept.
+    """
     return _LOST_PEER.search(telling_line(message)) is not None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
+from itertools import takewhile
 
 from tarragon.base.time_arithmetic import MAX_TIME, add_seconds
 from tarragon.frameworks.plugin import JobObservation, Verdict
@@ -168,14 +168,15 @@ def _causes_first(observation: JobObservation, replicas: Iterable[Replica]) -> S
     """Sorts by the time of the end, so that the first failure comes first.
 
     Which of two was first is not known if they ended within `TIME_PRECISION`: usually all replicas end at once when one
-    fails. There, one that only lost a connection comes behind the others.
+    fails. Of those, the first one counts that did not only lose a connection.
     """
     in_time = sorted(replicas, key=lambda replica: (_end_time(observation, replica), replica))
     if len(in_time) <= 1:
         return in_time
     until = add_seconds(_end_time(observation, in_time[0]), TIME_PRECISION)
-    at_once = [replica for replica in in_time if _end_time(observation, replica) <= until]
-    return [*sorted(at_once, key=partial(_lost_peer, observation)), *in_time[len(at_once) :]]
+    at_once = takewhile(lambda replica: _end_time(observation, replica) <= until, in_time)
+    cause = next((replica for replica in at_once if not _lost_peer(observation, replica)), in_time[0])
+    return [cause, *(replica for replica in in_time if replica != cause)]
 
 
 def _end_time(observation: JobObservation, replica: Replica) -> datetime:
