@@ -26,14 +26,10 @@ class ImageSoftware:
     """A part of the names of images that have it; empty for any image. A script may import the module, too."""
     command: str
     """A pattern of commands that need it; it is searched for in each word."""
-    extra: str
-    """The extra of Tarragon that installs it."""
     packages: Sequence[str]
     """The packages that have it, first the one that messages name."""
 
 
-def python_library(title: str, module: str, packages: Sequence[str], extra: str = "") -> ImageSoftware:
+def python_library(title: str, module: str, packages: Sequence[str]) -> ImageSoftware:
     """A Python library, without which images that have its module in their names can't run Python programs."""
-    return ImageSoftware(
-        title=title, module=module, image=module, command=_PYTHON, extra=extra or module, packages=packages
-    )
+    return ImageSoftware(title=title, module=module, image=module, command=_PYTHON, packages=packages)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import venv
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from tarragon import __version__
 from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.cli.targets.embedded import EmbeddedTarget
@@ -21,7 +23,9 @@ from tarragon.client.errors import Unauthorized
 from tarragon.kube.core import PODS
 from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.home.lock import ServerInfo, process_start, write_server
+from tarragon.localcluster.kubelet.images.images import current_environment
 from tests.cli.conftest import Shell
+from tests.cli.manifests import worker
 from tests.localcluster.apiserver.embedded import server_tls
 from tests.localcluster.apiserver.scripted_server import Answer, Script, never, says, serving
 
@@ -36,14 +40,19 @@ main()
 
 
 @asynccontextmanager
-async def announced(home: Home, answer: Answer) -> AsyncIterator[Script]:
+async def announced(home: Home, answer: Answer, environment: Path | None = None) -> AsyncIterator[Script]:
     """A server that the home names, which answers so. Its process is that of the tests."""
     home.prepare()
     clock = SystemClock()
     pid = os.getpid()
     async with serving(answer, server_tls(home, clock)) as script:
         server = ServerInfo(
-            url=script.url, pid=pid, process_start=process_start(pid), started=clock.now(), version="test"
+            url=script.url,
+            pid=pid,
+            process_start=process_start(pid),
+            started=clock.now(),
+            version="test" if environment is None else __version__,
+            environment=str(environment or ""),
         )
         write_server(home, server)
         try:
@@ -117,3 +126,25 @@ async def test_tab_waits_no_longer_for_a_slow_server_than_it_may(tmp_path: Path)
         ended = await asyncio.to_thread(tab)
 
     assert (ended.stdout.strip(), ended.stderr) == (b"", b"")
+
+
+async def test_a_cluster_of_another_installation_is_named_with_the_environment_of_both(tmp_path: Path) -> None:
+    shell = Shell(folder=tmp_path, home=tmp_path / "home")
+    (tmp_path / "job.yaml").write_text(worker("digits", "print(1)"))
+    (tmp_path / "train.py").write_text("import tensorflow")
+    other, own = tmp_path / "other", current_environment().folder
+    venv.create(other, symlinks=True)
+    async with announced(Home(shell.home), says({}), other):
+        checked = await asyncio.to_thread(shell, "check")
+        ran = await asyncio.to_thread(shell, "run", "job.yaml", "--dry-run")
+        mapped = await asyncio.to_thread(shell, "run", "job.yaml", "--dry-run", "--image-env", f"python={own}")
+        lacking = await asyncio.to_thread(shell, "run", "train.py", "--dry-run")
+
+    assert f"of another installation: replicas run in {other}, not in {own}\n" in checked.out
+    assert f"every image maps to {other}\n" in checked.out
+    assert f"TensorFlow  not installed in {other}; only scripts that import it need it\n" in checked.out
+    assert ran.err.startswith(f"warning: the image python:3 runs in {other}, not in {own}: ")
+    assert "`tarragon down`" in ran.err
+    assert "--image-env python:3=FOLDER" in ran.err
+    assert str(other) not in mapped.err
+    assert f"warning: TensorFlow is not installed in {other}, which runs the image " in lacking.err

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import json
 import os
 import subprocess
 import sys
@@ -26,7 +27,14 @@ SINCE = dt.datetime(2026, 11, 21, 10, tzinfo=dt.UTC)
 
 
 def server(pid: int, born: str) -> ServerInfo:
-    return ServerInfo(url="https://127.0.0.1:6443", pid=pid, process_start=born, started=SINCE, version="0.1.0")
+    return ServerInfo(
+        url="https://127.0.0.1:6443",
+        pid=pid,
+        process_start=born,
+        started=SINCE,
+        version="0.1.0",
+        environment="/opt/env",
+    )
 
 
 def test_a_written_server_file_is_read_back(tmp_path: Path) -> None:
@@ -41,6 +49,18 @@ def test_an_unreadable_server_file_is_ignored(tmp_path: Path, content: str) -> N
     Home(tmp_path).server.write_text(content)
 
     assert read_server(Home(tmp_path)) is None
+
+
+def test_a_server_file_without_an_environment_is_read_too(tmp_path: Path) -> None:
+    write_server(Home(tmp_path), server(1, "2"))
+    content = json.loads(Home(tmp_path).server.read_bytes())
+    del content["environment"]
+    Home(tmp_path).server.write_text(json.dumps(content))
+
+    found = read_server(Home(tmp_path))
+
+    assert found is not None
+    assert found.environment == ""
 
 
 def test_processes_with_the_same_pid_are_distinguished() -> None:

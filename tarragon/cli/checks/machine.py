@@ -14,12 +14,12 @@ from pathlib import Path
 from tarragon.base.errors import TarragonError
 from tarragon.cli.output.finding import Finding
 from tarragon.cli.output.words import count, joined
-from tarragon.cli.targets.environment import has_software, install_command_for
+from tarragon.cli.targets.environment import cluster_environment, has_software, installed_versions
 from tarragon.cli.targets.extras import LOCAL
 from tarragon.frameworks.image_software import ImageSoftware
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.localcluster.home.home import Home
-from tarragon.localcluster.kubelet.images.images import current_environment
+from tarragon.localcluster.kubelet.images.images import Environment, current_environment
 
 _GIB = 2**30
 _MIB_PER_GIB = 1024
@@ -30,12 +30,13 @@ _PORT_SAMPLE = 50
 
 
 def check_local_machine(place: Home) -> Iterator[Finding]:
+    environment = cluster_environment(place)
     yield _python()
-    yield from _libraries()
+    yield from _libraries(environment)
     yield from _home(place)
     yield from _extra()
-    yield _cluster(place)
-    yield _images(place)
+    yield _cluster(place, environment)
+    yield _images(place, environment)
     yield _cpus()
     yield _memory()
     yield _ports()
@@ -51,19 +52,17 @@ def _python() -> Finding:
     return Finding("warning", "Python", text, "TensorFlow has wheels for 3.11 to 3.13")
 
 
-def _libraries() -> Iterator[Finding]:
-    """One of the libraries is enough for jobs of its kind."""
-    libraries = list(dict.fromkeys(library for each in FRAMEWORKS for library in each.image_software))
-    environment = current_environment()
-    missing = [library for library in libraries if not has_software(environment, library)]
-    for library in libraries:
-        if library not in missing:
-            yield Finding("ok", library.title, _place(library))
-        elif len(missing) < len(libraries):
-            yield Finding("ok", library.title, f"not installed: {_install(library)}")
+def _libraries(environment: Environment) -> Iterator[Finding]:
+    for library in dict.fromkeys(library for each in FRAMEWORKS for library in each.image_software):
+        if has_software(environment, library):
+            yield Finding("ok", library.title, _place(library, environment))
         else:
-            remedy = f"{_install(library)}, or map images to an environment that has it"
-            yield Finding("warning", library.title, "not installed in the environment that runs tarragon", remedy)
+            yield Finding("ok", library.title, f"not installed in {environment.folder}; {_needed_by(library)}")
+
+
+def _needed_by(library: ImageSoftware) -> str:
+    users = "scripts that import it" if library.module else f"jobs that run {library.program}"
+    return f"only {users} need it"
 
 
 def _extra() -> Iterator[Finding]:
@@ -72,19 +71,18 @@ def _extra() -> Iterator[Finding]:
         yield Finding("error", "local", text, LOCAL.install_command)
 
 
-def _place(library: ImageSoftware) -> str:
-    known = _version(*library.packages)
-    program = current_environment().bin_folder / library.program
+def _place(library: ImageSoftware, environment: Environment) -> str:
+    known = _version(environment, *library.packages)
+    program = environment.bin_folder / library.program
     if library.module or program.is_file():
-        return f"{known} in {sys.prefix}"
+        return f"{known} in {environment.folder}"
     return f"{shutil.which(library.program)}"
 
 
-def _install(library: ImageSoftware) -> str:
-    return f"{install_command_for(current_environment())} 'tarragon[{library.extra}]'"
-
-
-def _version(*packages: str) -> str:
+def _version(environment: Environment, *packages: str) -> str:
+    if environment.folder != current_environment().folder:
+        installed = installed_versions(environment)
+        return next((installed[package] for package in packages if package in installed), "unknown version")
     for package in packages:
         try:
             return version(package)
@@ -112,24 +110,33 @@ def _home(place: Home) -> Iterator[Finding]:
         yield Finding("ok", "disk", f"{free:.0f} GiB free")
 
 
-def _cluster(place: Home) -> Finding:
+def _cluster(place: Home, environment: Environment) -> Finding:
     from tarragon.localcluster.daemon.background import find_server
     from tarragon.localcluster.home.lock import read_server
 
     server = asyncio.run(find_server(place))
     if server is not None:
-        return Finding("ok", "cluster", f"running: process {server.pid} at {server.url}, version {server.version}")
+        text = f"running: process {server.pid} at {server.url}, version {server.version}"
+        own = current_environment().folder
+        if environment.folder == own:
+            return Finding("ok", "cluster", text)
+        return Finding(
+            "warning",
+            "cluster",
+            f"{text}, of another installation: replicas run in {environment.folder}, not in {own}",
+            "`tarragon down` stops it and its pods; the next `tarragon run` starts one of this installation",
+        )
     presence = read_server(place)
     if presence is not None and presence.is_running():
         return Finding("error", "cluster", f"process {presence.pid} does not answer", "stop it with `tarragon down`")
     return Finding("ok", "cluster", "not running; `tarragon run` and other commands start it")
 
 
-def _images(place: Home) -> Finding:
+def _images(place: Home, environment: Environment) -> Finding:
     from tarragon.localcluster.kubelet.images.image_file import read_image_file
 
     if not place.images.exists():
-        return Finding("ok", "images", f"no {place.images}: every image maps to {current_environment().folder}")
+        return Finding("ok", "images", f"no {place.images}: every image maps to {environment.folder}")
     found, problems = read_image_file(place.images)
     if problems:
         return Finding("error", "images", f"{place.images}: {problems[0]}", "correct the file")

@@ -26,6 +26,7 @@ from tarragon.cli.manifest.local_images import (
     commands_of_operator,
     image_map,
     missing_commands,
+    other_installation_warnings,
     script_needs,
     software_warnings,
     volumes_of_operator,
@@ -252,6 +253,7 @@ def _for_this_machine(framework: Framework, job: JsonObject, decoded: DecodedJob
             *missing_scripts(job, images, Path.cwd(), [*commands_of_operator(decoded)]),
         ],
         notes=[
+            *other_installation_warnings(job, framework, images),
             *software_warnings(job, framework, images, Path.cwd()),
             *needs.notes,
             *([omission_note(omitted)] if omitted else []),

@@ -10,6 +10,7 @@ from tarragon.base.errors import Problem
 from tarragon.cli.jobview.pod_templates import pod_templates
 from tarragon.cli.manifest.script_imports import imported_modules, parsed_programs
 from tarragon.cli.targets.environment import (
+    cluster_environment,
     has_software,
     install_command_for,
     installed_versions,
@@ -24,7 +25,12 @@ from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.pod_validation import main_container
 from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.kubelet.images.image_file import read_image_file
-from tarragon.localcluster.kubelet.images.images import Environment, ImageMap, missing_command_problem
+from tarragon.localcluster.kubelet.images.images import (
+    Environment,
+    ImageMap,
+    current_environment,
+    missing_command_problem,
+)
 from tarragon.plan.input.decode_and_validate import DecodedJob
 
 WORKDIR = "tarragon.dev/workdir"
@@ -34,8 +40,11 @@ ENVIRONMENTS = "tarragon.dev/environments"
 
 
 def image_map(place: Home, folders: Mapping[str, Path]) -> tuple[ImageMap, list[Problem]]:
-    """Returns the home's image map, with the folders of --image-env first, and its problems."""
-    images, problems = read_image_file(place.images)
+    """Returns the home's image map, with the folders of --image-env first, and its problems.
+
+    Other images run in the environment of the local cluster, which may have been started by another installation.
+    """
+    images, problems = read_image_file(place.images, cluster_environment(place))
     return images.with_folders(folders), problems
 
 
@@ -129,6 +138,22 @@ def script_needs(job: JsonObject, framework: Framework, images: ImageMap, folder
                 case _:
                     pass
     return ScriptNeeds(variables=variables, notes=list(dict.fromkeys(notes)))
+
+
+def other_installation_warnings(job: JsonObject, framework: Framework, images: ImageMap) -> Iterator[str]:
+    """Warns if the job runs in the environment of another installation of Tarragon, which started the local cluster."""
+    own = current_environment().folder
+    if images.default.folder == own:
+        return
+    for container in _main_containers(job, framework, images):
+        if container.environment.folder == images.default.folder:
+            yield (
+                f"warning: the image {container.image} runs in {images.default.folder}, not in {own}: "
+                "the tarragon of that environment started the local cluster\n"
+                "  `tarragon down` stops it and its pods, and the next run uses this one's; "
+                f"or name an environment: --image-env {container.image}=FOLDER"
+            )
+            return
 
 
 def _main_containers(job: JsonObject, framework: Framework, images: ImageMap) -> Iterator[_LocalContainer]:

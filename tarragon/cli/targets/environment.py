@@ -12,8 +12,23 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
+from tarragon import __version__
 from tarragon.frameworks.image_software import ImageSoftware
+from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.kubelet.images.images import Environment, current_environment
+
+
+def cluster_environment(place: Home) -> Environment:
+    """Returns the environment that runs the local cluster, in which containers without another one run.
+
+    It is this program's own if no cluster runs, or one of another version, which the next command replaces.
+    """
+    from tarragon.localcluster.home.lock import read_server
+
+    server = read_server(place)
+    if server is None or not server.environment or server.version != __version__ or not server.is_running():
+        return current_environment()
+    return Environment(folder=Path(server.environment))
 
 
 def python_of(environment: Environment) -> str:

