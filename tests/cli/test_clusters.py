@@ -55,6 +55,33 @@ def test_a_misspelled_context_is_told_the_nearest_and_all_there_are(outside: She
     assert "prod" in remedy
 
 
+@pytest.mark.parametrize("command", ["run", "submit"])
+def test_a_dry_run_by_the_client_needs_no_kubeconfig(shell: Shell, command: str) -> None:
+    nowhere = replace(shell, variables={"KUBECONFIG": str(shell.folder / "missing")})
+    shell.file("job.yaml", worker("digits", "print(1)"))
+
+    ended = nowhere("--context", "prod", command, "job.yaml", "--dry-run")
+
+    assert ended.code == 0
+    assert "name: digits-worker-0\n" in ended.out
+    assert ended.err == "Nothing was created on context prod (client dry run).\n"
+
+
+@pytest.mark.parametrize("words", [["run", "job.yaml"], ["run", "job.yaml", "--dry-run=server"], ["list"]])
+def test_a_context_without_any_kubeconfig_is_named(shell: Shell, words: list[str]) -> None:
+    nowhere = replace(shell, variables={"KUBECONFIG": str(shell.folder / "missing")})
+    shell.file("job.yaml", worker("digits", "print(1)"))
+
+    ended = nowhere("--context", "prod", *words)
+
+    assert ended.code == 1
+    assert ended.err.splitlines() == [
+        "Error: there is no context 'prod'",
+        "  there is no kubeconfig, or it has no contexts",
+        "  select one with --kubeconfig FILE or KUBECONFIG",
+    ]
+
+
 def test_a_login_program_that_is_not_installed_is_told_with_the_kubeconfigs_hint(outside: Shell) -> None:
     path = Path(outside.variables["KUBECONFIG"])
     config = json.loads(path.read_text())

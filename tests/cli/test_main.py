@@ -151,7 +151,7 @@ def test_every_flag_has_a_variable(shell: Shell) -> None:
     as_json = replace(shell, variables={"TARRAGON_VERSION_OUTPUT": "json"})("version")
 
     assert result.code == 1
-    assert "no cluster is configured" in result.err
+    assert "there is no context 'prod'" in result.err
     assert as_json.out.startswith("{")
 
 

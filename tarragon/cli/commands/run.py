@@ -9,7 +9,12 @@ import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.cli.jobs.running import RunOptions, run_attached, submit_job
-from tarragon.cli.manifest.dry_run_options import dry_run_options, print_dry_run, require_dry_run
+from tarragon.cli.manifest.dry_run_options import (
+    dry_run_options,
+    print_dry_run,
+    require_dry_run,
+    resolve_submission_target,
+)
 from tarragon.cli.manifest.file_command import FileCommand, file_input
 from tarragon.cli.manifest.loading import load
 from tarragon.cli.options.arguments import duration
@@ -17,7 +22,6 @@ from tarragon.cli.options.notes import print_note
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.targets.completion import complete_file
 from tarragon.cli.targets.next_commands import WHILE_RUNNING, next_commands
-from tarragon.cli.targets.resolving import resolve_target
 
 
 @click.command("run", cls=FileCommand)
@@ -59,7 +63,7 @@ def command(
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     require_dry_run(dry_run, form)
     settings = ctx.ensure_object(GlobalOptions)
-    where = resolve_target(settings)
+    where = resolve_submission_target(settings, dry_run)
     given = file_input(ctx, words, option)
     loaded = load(where, settings, given.name, given.changes)
     if dry_run is not None:

@@ -11,7 +11,12 @@ import click
 from tarragon.base.clock import SystemClock
 from tarragon.cli.jobs.running import RunOptions, run_attached, submit_job
 from tarragon.cli.jobview.target import ClusterTarget
-from tarragon.cli.manifest.dry_run_options import dry_run_options, print_dry_run, require_dry_run
+from tarragon.cli.manifest.dry_run_options import (
+    dry_run_options,
+    print_dry_run,
+    require_dry_run,
+    resolve_submission_target,
+)
 from tarragon.cli.manifest.file_command import FileCommand, file_input
 from tarragon.cli.manifest.loading import LoadedJob, load_all
 from tarragon.cli.options.arguments import duration
@@ -19,7 +24,6 @@ from tarragon.cli.options.notes import print_note
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.targets.completion import complete_file
 from tarragon.cli.targets.next_commands import WHILE_RUNNING, next_commands
-from tarragon.cli.targets.resolving import resolve_target
 
 CONFIRM_ABOVE_GPUS = 8
 """A job that asks for more GPUs needs confirmation: this is one of the largest nodes of cloud providers."""
@@ -71,7 +75,7 @@ def command(
     if limit is not None and not stays:
         raise click.UsageError("--timeout requires --wait, --watch or --logs")
     settings = ctx.ensure_object(GlobalOptions)
-    target = resolve_target(settings)
+    target = resolve_submission_target(settings, dry_run)
     given = file_input(ctx, words, option)
     loaded = load_all(target, settings, given.name, given.changes)
     if dry_run is not None:

@@ -12,6 +12,8 @@ from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.manifest.file_command import DRY_RUN, DRY_RUNS
 from tarragon.cli.manifest.loading import LoadedJob
 from tarragon.cli.options.notes import print_note
+from tarragon.cli.options.settings import GlobalOptions
+from tarragon.cli.targets.resolving import resolve_target
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,6 +42,19 @@ def require_dry_run(dry_run: str | None, form: str | None) -> None:
     """Raises UsageError if an output format is given without --dry-run."""
     if form is not None and dry_run is None:
         raise click.UsageError("-o requires --dry-run")
+
+
+def resolve_submission_target(settings: GlobalOptions, dry_run: str | None) -> ClusterTarget:
+    """Returns the cluster that the settings name. A dry run by the client needs no kubeconfig."""
+    if settings.is_local or dry_run != DRY_RUNS[0]:
+        return resolve_target(settings)
+    from tarragon.cli.targets.foreign import UnconfiguredTarget
+    from tarragon.client.http.config import NoKubeconfig
+
+    try:
+        return resolve_target(settings)
+    except NoKubeconfig:
+        return UnconfiguredTarget(settings)
 
 
 def print_dry_run(target: ClusterTarget, loaded: Sequence[LoadedJob], dry_run: str, form: str | None) -> None:

@@ -21,6 +21,7 @@ from tarragon.cli.targets.refusals import translate_error
 from tarragon.client.errors import ApiError, NotFound, Unavailable
 from tarragon.client.http.client import HttpClient
 from tarragon.client.http.config import ClusterConfig
+from tarragon.client.http.transport import RestConfig
 from tarragon.client.http.user_agent import user_agent
 
 if TYPE_CHECKING:
@@ -154,6 +155,18 @@ class KubeconfigTarget:
             yield
         except (ApiError, NotInstalled) as error:
             raise self.translated(error) from error
+
+
+class UnconfiguredTarget(KubeconfigTarget):
+    """A cluster that no kubeconfig has, for a dry run that never connects. It has a name and a namespace."""
+
+    def __init__(self, settings: GlobalOptions) -> None:
+        unknown = ClusterConfig(context=settings.context, namespace="default", rest_config=RestConfig(url=""))
+        super().__init__(unknown, settings)
+
+    @property
+    def name(self) -> str:
+        return f"context {self.access.context}" if self.access.context else "the cluster"
 
 
 class ClusterUnreachable(TarragonError):

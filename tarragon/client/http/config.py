@@ -41,6 +41,10 @@ class ClusterConfig:
     rest_config: RestConfig
 
 
+class NoKubeconfig(TarragonError):
+    """No kubeconfig exists in the usual places, or it has no contexts."""
+
+
 def load_config(environment: Mapping[str, str], *, path: Path | None = None, context: str = "") -> ClusterConfig:
     """The cluster of the kubeconfig if there is one, else the cluster of this pod. Raises TarragonError."""
     is_pod = bool(environment.get("KUBERNETES_SERVICE_HOST"))
@@ -272,8 +276,8 @@ def _impersonation(user: AuthInfo) -> tuple[tuple[str, str], ...]:
 
 def _no_context(name: str, config: Kubeconfig) -> TarragonError:
     if not config.contexts:
-        return TarragonError(
-            "no cluster is configured",
+        return NoKubeconfig(
+            f"there is no context {name!r}" if name else "no cluster is configured",
             why="there is no kubeconfig, or it has no contexts",
             remedy="select one with --kubeconfig FILE or KUBECONFIG",
         )
