@@ -22,6 +22,12 @@ import helper
 task = json.loads(os.environ["TF_CONFIG"])["task"]
 print(task["type"], helper.WHO, sys.argv[1:], os.path.basename(os.getcwd()))
 """
+TEXTBOOK = """
+import tensorflow as tf
+with tf.distribute.MultiWorkerMirroredStrategy().scope():
+    model = tf.keras.Sequential()
+model.fit(data)
+"""
 UNTIL_TWO_ARE_THERE = """
 import os, sys, time
 open(sys.argv[1], "w").close()
@@ -315,6 +321,27 @@ def test_init_writes_a_valid_manifest_with_comments_for_every_kind(shell: Shell,
     assert '--epochs", "3"]' in text
     assert len(re.findall(r"^ *# [A-Z]", text, re.MULTILINE)) >= 5
     assert "now: tarragon run job.yaml" in written.err
+
+
+def test_init_sets_what_run_would_set_and_says_why(shell: Shell) -> None:
+    shell.file("train.py", TEXTBOOK)
+    shell.home.mkdir(mode=0o700)
+    environment = shell.folder / "env"
+    for package in ("keras-3.15.1", "tf_keras-2.21.0"):
+        (environment / f"lib/python3.12/site-packages/{package}.dist-info").mkdir(parents=True)
+    (shell.home / "images.yaml").write_text(f"tensorflow/*: {environment}\n")
+    options = ("train.py", "--workers", "2", "--ps", "1")
+
+    written = shell("init", *options)
+    printed = shell("run", *options, "--dry-run")
+    read = shell("run", "job.yaml", "--dry-run")
+
+    text = (shell.folder / "job.yaml").read_text()
+    assert yaml.safe_load(text) == yaml.safe_load(printed.out)
+    comment = "# TF_USE_LEGACY_KERAS: Keras 3.15.1 can't train a model under MultiWorkerMirroredStrategy, but Keras 2 "
+    assert text.count(comment) == 2
+    assert "note: TF_USE_LEGACY_KERAS=1 is set in all replicas" in written.err
+    assert "TF_USE_LEGACY_KERAS" not in read.err
 
 
 def test_init_finds_the_script_and_overwrites_nothing(shell: Shell) -> None:

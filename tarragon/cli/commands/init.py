@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from tarragon.base.errors import TarragonError
+from tarragon.cli.jobview.pod_templates import pod_templates
 from tarragon.cli.manifest.loading import invalid_manifest
+from tarragon.cli.manifest.local_images import ScriptNeeds, image_map, script_needs
+from tarragon.cli.manifest.overrides import with_environment
 from tarragon.cli.manifest.script_manifest import INTERPRETERS, UnusableScript, is_script, script_manifest
 from tarragon.cli.manifest.script_options import ScriptCommand, script_options_of
-from tarragon.cli.options.settings import GlobalOptions
+from tarragon.cli.options.settings import GlobalOptions, embedded_home
 from tarragon.cli.output.yaml_style import commented_yaml
 from tarragon.cli.targets.completion import complete_file
+from tarragon.frameworks.plugin import Framework
+from tarragon.kube.meta import JsonObject
 
 MANIFEST = "job.yaml"
 _USUAL = ("train.py", "main.py")
@@ -37,9 +43,11 @@ def command(ctx: click.Context, *, script: str | None, target: str, overwrites: 
         raise UnusableScript(f"{name} is no script", why=f"the names of scripts end with {' or '.join(INTERPRETERS)}")
     made = script_manifest(name, script_options_of(ctx), is_shipped=False)
     *_, job = made.documents
-    text = commented_yaml(job, made.support.comments) + "\n"
+    needs = _needs_here(made.framework, job)
+    job = with_environment(job, needs.variables, made.framework.main_container)
+    text = commented_yaml(job, {**made.support.comments, **_variable_comments(job, needs)}) + "\n"
     _require_valid(name, text)
-    for note in made.notes:
+    for note in (*made.notes, *needs.notes):
         click.echo(note, err=True)
     if target == "-":
         click.echo(text, nl=False)
@@ -60,6 +68,19 @@ def _only_script() -> str:
         why=f"{Path.cwd()} has {', '.join(scripts) if scripts else 'no script (.py, .sh)'}",
         remedy="name it: tarragon init SCRIPT",
     )
+
+
+def _needs_here(framework: Framework, job: JsonObject) -> ScriptNeeds:
+    """Returns what `tarragon run SCRIPT` would set on this machine, so that the manifest runs in the same way."""
+    images, _ = image_map(embedded_home(), {})
+    return script_needs(job, framework, images, Path.cwd())
+
+
+def _variable_comments(job: JsonObject, needs: ScriptNeeds) -> dict[str, Sequence[str]]:
+    """Returns the comments for the variables that `needs` has added. The main container of a script is the only one."""
+    lines = [f"{name}: {reason}." for name, reason in needs.reasons.items()]
+    lines += ["On a cluster, the image must have it, too."] if lines else []
+    return {f"{path}.containers[0].env": lines for path, _ in pod_templates(job)}
 
 
 def _require_valid(name: str, text: str) -> None:

@@ -113,6 +113,8 @@ class ScriptNeeds:
     """What the job's scripts need of their environments: variables for all replicas, and notes about them."""
 
     variables: Mapping[str, str]
+    reasons: Mapping[str, str]
+    """Why each of the variables is needed."""
     notes: Sequence[str]
 
 
@@ -123,6 +125,7 @@ def script_needs(job: JsonObject, framework: Framework, images: ImageMap, folder
     directory start.
     """
     variables: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     notes: list[str] = []
     for container in _main_containers(job, framework, images):
         programs = parsed_programs(container.command, folder / container.workdir)
@@ -130,14 +133,14 @@ def script_needs(job: JsonObject, framework: Framework, images: ImageMap, folder
         for need in framework.script_needs(programs, installed):
             match need:
                 case NeededVariable(name=name) if name not in container.variables:
-                    variables[name] = need.value
+                    variables[name], reasons[name] = need.value, need.reason
                     notes.append(f"note: {name}={need.value} is set in all replicas: {need.reason}")
                 case ScriptMistake():
                     remedy = need.remedy.format(install=install_command_for(container.environment))
                     notes.append(f"warning: {need.message}\n  {remedy}")
                 case _:
                     pass
-    return ScriptNeeds(variables=variables, notes=list(dict.fromkeys(notes)))
+    return ScriptNeeds(variables=variables, reasons=reasons, notes=list(dict.fromkeys(notes)))
 
 
 def other_installation_warnings(job: JsonObject, framework: Framework, images: ImageMap) -> Iterator[str]:

@@ -71,6 +71,7 @@ class ScriptManifest:
     """The objects of a script's job, the ConfigMap with its code first, and notes for stderr."""
 
     documents: Sequence[JsonObject]
+    framework: Framework
     support: ScriptSupport
     notes: Sequence[str]
 
@@ -113,6 +114,7 @@ def script_manifest(name: str, options: ScriptOptions, *, is_shipped: bool) -> S
     )
     return ScriptManifest(
         documents=[*([config_map] if config_map is not None else []), support.manifest(job)],
+        framework=framework,
         support=support,
         notes=list(_notes(script, framework, code, is_shipped=is_shipped)),
     )
