@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,53 @@ def test_rule_10_a_dry_run_by_the_server_shows_what_admission_made_of_it_and_mak
     assert pod["spec"]["serviceAccountName"] == "default"
     assert pod["metadata"]["ownerReferences"][0]["uid"] == job_["metadata"]["uid"]
     assert shell("list").out == ""
+
+
+@pytest.mark.parametrize("how", ["client", "server"])
+def test_a_dry_run_shows_nothing_of_this_machine(shell: Shell, how: str) -> None:
+    (shell.folder / "data").mkdir()
+    file = shell.file("job.yaml", worker("digits", "print(1)"))
+
+    ended = shell("run", file, f"--dry-run={how}", "--volume", "data=data")
+
+    assert str(shell.folder) not in ended.out
+    *_, pod = yaml.safe_load_all(ended.out)
+    assert next(iter(pod)) == "apiVersion"
+
+
+def test_a_dry_run_by_the_server_says_what_would_become_of_a_finished_job(shell: Shell) -> None:
+    file = shell.file("job.yaml", worker("digits", "print(1)"))
+    assert shell("run", file).code == 0
+
+    ended = shell("run", file, "--dry-run=server", "-o", "name")
+
+    assert ended.code == 0
+    # What else is said is not of the job.
+    (said,) = (line for line in ended.err.splitlines() if "digits" in line)
+    assert re.fullmatch(r"tfjob/digits from \d+ ?s ago \(Succeeded\) would be replaced; its logs are kept", said)
+    assert "Succeeded" in shell("list").out
+
+
+def test_a_dry_run_says_that_a_finished_job_of_a_cluster_is_only_replaced_if_one_asks_for_it(shell: Shell) -> None:
+    file = shell.file("job.yaml", worker("digits", "print(1)"))
+    assert shell("run", file).code == 0
+    outside = replace(shell, variables={"KUBECONFIG": str(shell.home / "kubeconfig")})
+
+    kept = outside("--context", "tarragon", "run", file, "--dry-run=server")
+    replaced = outside("--context", "tarragon", "run", file, "--dry-run=server", "--replace")
+
+    assert "tfjob/digits already exists: Succeeded; use --replace to delete it and submit this one" in kept.err
+    assert "(Succeeded) would be replaced in default on context tarragon" in replaced.err
+
+
+def test_a_dry_run_by_the_server_says_under_which_name_a_script_would_run(shell: Shell) -> None:
+    shell.file("wait.py", "import time; time.sleep(600)")
+    assert shell("submit", "wait.py").code == 0
+
+    ended = shell("run", "wait.py", "--dry-run=server", "-o", "name")
+
+    assert "tfjob/wait already exists; this is wait-2" in ended.err
+    assert "pod/wait-2-worker-0" in ended.out
 
 
 def test_a_job_of_every_generation_can_be_tried(shell: Shell) -> None:

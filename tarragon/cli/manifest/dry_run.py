@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from tarragon.base.clock import Clock
 from tarragon.cli.jobview.target import ClusterTarget, Notify
-from tarragon.cli.manifest.comparison import with_secrets_hidden
+from tarragon.cli.manifest.comparison import LOCAL_ANNOTATIONS, with_secrets_hidden
 from tarragon.cli.manifest.dependencies import missing_dependencies
 from tarragon.cli.manifest.loading import LoadedJob
+from tarragon.cli.manifest.overrides import without_template_annotations
+from tarragon.cli.manifest.submission import Submitter
 from tarragon.cli.manifest.unbindable_claims import unbindable_claims
 from tarragon.client.errors import AlreadyExists, ApiError, Forbidden
 from tarragon.frameworks.plugin import Framework, JobObservation
@@ -86,10 +88,15 @@ async def server_dry_run(
     """Builds the objects with a server-side dry run. Raises the server's error if it rejects an object of FILE."""
     framework = loaded.framework
     async with target.writing(clock) as http:
+        preview = await Submitter(http, target, clock, note).preview(loaded)
+        loaded = preview.loaded
+        # What exists of a job of that name is no news then.
+        note_existing = _ignore if preview.is_taken else note
         others = [await _dry_run(http, resource.with_model(dict), body, note) for resource, body in loaded.companions]
         kind = replace(framework.resource, version=str(loaded.job["apiVersion"]).rpartition("/")[2]).with_model(dict)
-        job = await _dry_run(http, kind, loaded.job, note)
-        below_job = [await _dry_run_child(http, body, note) for body in child_objects(framework, job, logs)]
+        job = await _dry_run(http, kind, loaded.job, note_existing)
+        notes = _ChildNotes(note, note_existing)
+        below_job = [await _dry_run_child(http, body, notes) for body in child_objects(framework, job, logs)]
     return DryRun(framework, [*others, job, *below_job])
 
 
@@ -117,7 +124,19 @@ async def _dry_run(http: HttpClient, resource: Resource[RawObject], body: JsonOb
     return {"apiVersion": resource.api_version, "kind": resource.kind, **found}
 
 
-async def _dry_run_child(http: HttpClient, body: JsonObject, note: Notify) -> JsonObject:
+def _ignore(_: str) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class _ChildNotes:
+    """Where notes about the objects of the operator go: warnings, and that one exists already."""
+
+    warn: Notify
+    existing: Notify
+
+
+async def _dry_run_child(http: HttpClient, body: JsonObject, notes: _ChildNotes) -> JsonObject:
     """Tries an object that the operator would create. A user who may submit jobs may lack the right to create pods."""
     resource = _KINDS[body["kind"]]
     label = f"{resource.kind.lower()}/{body['metadata']['name']}"
@@ -125,17 +144,19 @@ async def _dry_run_child(http: HttpClient, body: JsonObject, note: Notify) -> Js
         found = await http.dry_run_create(resource, body)
         return {"apiVersion": "v1", "kind": resource.kind, **found}
     except AlreadyExists:
-        note(f"{label} already exists")
+        notes.existing(f"{label} already exists")
     except Forbidden as error:
-        note(f"warning: you can't create {label} yourself: {error.summary}")
+        notes.warn(f"warning: you can't create {label} yourself: {error.summary}")
     except ApiError as error:
-        note(f"warning: the server rejects {label}: {error.summary}")
+        notes.warn(f"warning: the server rejects {label}: {error.summary}")
     return body
 
 
 def printable_objects(trial: DryRun) -> Sequence[JsonObject]:
-    """Returns the objects without the values of Secrets and without kubectl's annotation."""
-    return [with_secrets_hidden(body) for body in trial.objects]
+    """Returns the objects as a user could write them: without the values of Secrets, kubectl's annotation, and those
+    by which a run on this machine names the current folder.
+    """
+    return [without_template_annotations(with_secrets_hidden(body), LOCAL_ANNOTATIONS) for body in trial.objects]
 
 
 def object_names(trial: DryRun) -> Iterator[str]:

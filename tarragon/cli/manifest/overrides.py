@@ -97,8 +97,8 @@ def without_template_annotations(job: JsonObject, names: Collection[str]) -> Jso
         kept = {name: text for name, text in (metadata.pop("annotations", None) or {}).items() if name not in names}
         if kept:
             metadata["annotations"] = kept
-        rest = {name: inner for name, inner in template.items() if name != "metadata"}
-        return {"metadata": metadata, **rest} if metadata else rest
+        changes = {**template, "metadata": metadata}  # in the same place: this may be a pod, which is printed
+        return {name: changes[name] for name in template if name != "metadata" or metadata}
 
     return _with_templates(job, changed)
 

@@ -42,6 +42,14 @@ class JobExists(TarragonError):
 
 
 @dataclass(frozen=True, slots=True)
+class SubmissionPreview:
+    """The job as it would be submitted. `is_taken`: another job has its name now."""
+
+    loaded: LoadedJob
+    is_taken: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Submitter:
     """Submits to one cluster, and reports each change with the cluster's name."""
 
@@ -109,6 +117,24 @@ class Submitter:
         commands = next_commands(self.target.command_prefix, key, steps)
         return "\n".join([f"{former.name} is still {former.state}, so this job is {name}", *commands])
 
+    async def preview(self, loaded: LoadedJob) -> SubmissionPreview:
+        """Returns what `submit` would create, and reports what would become of a job of that name. Changes nothing."""
+        name = str(loaded.job["metadata"].get("name", ""))
+        try:
+            former = await self._replaced_job(loaded)
+        except JobExists as taken:
+            if loaded.numbered is None:
+                is_over = taken.former.status.phase.is_final
+                what = taken.remedy if is_over else "showing FILE's version; `diff` shows what submitting would change"
+                self.note(f"{taken.summary}; {what}")
+                return SubmissionPreview(loaded, is_taken=True)
+            free = loaded.numbered(await self._free_number(loaded, name))
+            self.note(self._numbered_text(taken, str(free.job["metadata"]["name"])))
+            return await self.preview(free)
+        if former is not None:
+            self.note(self._replacement(former, "would"))
+        return SubmissionPreview(loaded, is_taken=former is not None)
+
     async def _free_number(self, loaded: LoadedJob, base: str) -> int:
         """Returns the first number for which no job `base-number` exists that must stay."""
         numbered = re.compile(rf"{re.escape(base)}-(\d{{1,9}})")
@@ -123,7 +149,7 @@ class Submitter:
         """Creates the objects of a FILE, the job last, so that its dependencies exist when it starts."""
         if self.target.is_local:
             await self.ensure_namespace(loaded.namespace)
-        await self._check_name_is_free(loaded)
+        await self._replaced_job(loaded)
         for resource, body in loaded.companions:
             await self.create_or_merge(resource, body)
         job = await self.create_job(loaded)
@@ -211,20 +237,24 @@ class Submitter:
         self.note(f"{job.name} created in {job.key.namespace} on {self.target.name}")
         return job
 
-    async def _check_name_is_free(self, loaded: LoadedJob) -> None:
-        """Checks that the job can be created before anything else is changed. Raises TarragonError or NotFound."""
+    async def _replaced_job(self, loaded: LoadedJob) -> ClusterJob | None:
+        """Returns the finished job that the new one would replace.
+
+        It is called before anything is changed. Raises TarragonError or NotFound if the job can't be created.
+        """
         key = Key(loaded.namespace, loaded.job["metadata"].get("name", ""))
         if not key.name:
-            return  # generateName: the server chooses an unused name
+            return None  # generateName: the server chooses an unused name
         try:
-            former = await self.cluster.get(loaded.framework.resource, key)
+            former = read_job(loaded.framework, await self.cluster.get(loaded.framework.resource, key))
         except Forbidden:
-            return
+            return None
         except NotFound as error:
             if is_kind_missing(error):
                 raise
-            return
-        self._check_replaceable(read_job(loaded.framework, former), loaded)
+            return None
+        self._check_replaceable(former, loaded)
+        return former
 
     def _check_replaceable(self, former: ClusterJob, loaded: LoadedJob) -> None:
         """Raises TarragonError if the existing job must not be deleted."""
@@ -241,11 +271,15 @@ class Submitter:
     async def _delete_former(self, former: ClusterJob, loaded: LoadedJob) -> None:
         """Deletes a finished job of the same name. Raises TarragonError if it must not be deleted."""
         self._check_replaceable(former, loaded)
+        self.note(self._replacement(former, "will"))
+        await delete_job(self.cluster, former, self.clock)
+
+    def _replacement(self, former: ClusterJob, verb: str) -> str:
+        """Says that a finished job will, or would, be replaced."""
         kept = "; its logs are kept" if runs_of_job(self.target.nodes_folder, former) else ""
         since, target = age(former.created, self.clock.now()), f" in {former.key.namespace} on {self.target.name}"
         place = "" if self.target.is_local else target
-        self.note(f"{former.name} from {since} ago ({former.state}) will be replaced{place}{kept}")
-        await delete_job(self.cluster, former, self.clock)
+        return f"{former.name} from {since} ago ({former.state}) {verb} be replaced{place}{kept}"
 
     def _is_over(self, former: ClusterJob) -> bool:
         """Whether the job has ended, or could never fit on this machine."""
