@@ -7,6 +7,7 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from tarragon.cli.checks.crds import compare_crd, missing_crd
@@ -23,7 +24,12 @@ from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.codec import format_micro_time
 from tarragon.kube.core import Node, NodeSpec, NodeStatus, PodCondition
 from tarragon.kube.meta import ObjectMeta
-from tarragon.operator.coexistence.detection import ClusterState, LeaderElectionLock, LeaderElectionLockSpec
+from tarragon.operator.coexistence.detection import (
+    ClusterState,
+    LeaderElectionLock,
+    LeaderElectionLockSpec,
+    OperatorDeployment,
+)
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 KUBEFLOWS = {
@@ -219,6 +225,45 @@ def test_with_no_operator_at_work_no_job_gets_anywhere() -> None:
     assert "its Lease does not exist" in never.text
     assert "tarragon-1_a, renewed its Lease in tarragon-system 5 min 0 s ago" in gone.text
     assert "released its Lease" in given_back.text
+
+
+def deployed(wanted: int, available: int) -> ClusterState:
+    body = {
+        "metadata": {
+            "name": "tarragon",
+            "namespace": "tarragon-system",
+            "labels": {"app.kubernetes.io/name": "tarragon"},
+        },
+        "spec": {"replicas": wanted},
+        "status": {"availableReplicas": available},
+    }
+    return ClusterState(deployments=[msgspec.convert(body, OperatorDeployment)])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "available", "text", "remedy"),
+    [
+        (2, 0, "is there, but none of its 2 pods is available", "describe pods -l app.kubernetes.io/name=tarragon"),
+        (0, 0, "is scaled to 0", "scale deployment tarragon --replicas=1"),
+        (2, 1, "has 1 running pod, of which none holds the Lease", "logs deployment/tarragon shows why"),
+    ],
+)
+@pytest.mark.parametrize("leases", [[], [renewed(300.0)]], ids=["never", "earlier"])
+def test_an_operator_that_is_installed_and_does_not_run_is_not_to_be_installed(
+    leases: list[Lease], wanted: int, available: int, text: str, remedy: str
+) -> None:
+    first, _ = check_operators(leases, deployed(wanted, available), NOW)
+
+    assert first.level == "error"
+    assert first.text.endswith(f"; Deployment tarragon-system/tarragon {text}")
+    assert first.remedy.startswith(f"kubectl -n tarragon-system {remedy}")
+
+
+def test_who_may_not_list_deployments_is_told_that_one_may_be_there() -> None:
+    first, _ = check_operators([], ClusterState(unreadable={"Deployments": "forbidden"}), NOW)
+
+    assert first.remedy.startswith("install it with kubectl apply -k deploy")
+    assert "you may not list Deployments" in first.remedy
 
 
 def test_two_leases_are_told_as_they_may_be_two_leaders() -> None:

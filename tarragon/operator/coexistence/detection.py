@@ -115,6 +115,7 @@ class _Template(PartialObject, frozen=True):
 
 
 class _DeploymentSpec(PartialObject, frozen=True):
+    replicas: int = 1
     template: _Template = _Template()
 
 
