@@ -14,6 +14,7 @@ from tarragon.cli.options.arguments import timestamp
 from tarragon.cli.options.command_tree import COMMANDS, help_page
 from tarragon.cli.options.settings import GlobalOptions
 from tests.cli.conftest import Shell
+from tests.cli.manifests import worker
 from tests.conftest import others_can_reach
 
 OF_JOBS = ("get", "describe", "logs", "wait", "why", "delete", "suspend", "resume", "scale")
@@ -137,6 +138,42 @@ def test_a_misspelled_command_is_told_the_nearest(shell: Shell) -> None:
 
     assert ended.code == 2
     assert ended.err.splitlines()[-1] == "Error: unknown command lst; did you mean `list`?"
+
+
+@pytest.mark.parametrize(
+    ("login_shell", "words"),
+    [
+        (
+            "/usr/bin/fish",
+            ["  yours is fish, as SHELL says", "  type `tarragon completion fish | source`; in ~/.config/"],
+        ),
+        ("/bin/tcsh", ["  type `tarragon completion SHELL` with one of bash, zsh, fish, powershell"]),
+    ],
+)
+def test_completion_without_a_shell_says_what_to_type_in_this_one(
+    shell: Shell, login_shell: str, words: list[str]
+) -> None:
+    ended = replace(shell, variables={"SHELL": login_shell})("completion")
+
+    assert ended.code == 2
+    said = ended.err.splitlines()
+    assert said[0] == "Error: which shell?"
+    assert [line[: len(start)] for line, start in zip(said[1:], words, strict=True)] == words
+
+
+@pytest.mark.parametrize("command", ["why", "logs", "get", "describe"])
+def test_a_command_without_its_job_names_those_that_there_are(shell: Shell, command: str) -> None:
+    none = shell(command)
+    shell("submit", shell.file("a.yaml", worker("digits", "print(1)")))
+    one = shell(command)
+    shell("submit", shell.file("b.yaml", worker("mnist", "print(1)")))
+    several = shell(command)
+
+    assert {none.code, one.code, several.code} == {2}
+    choice = f"  type `tarragon {command} JOB`, or `tarragon {command} @latest` for the newest"
+    assert none.err.splitlines() == ["Error: which job?", choice]
+    assert one.err.splitlines() == ["Error: which job?", "  there is digits", f"  type `tarragon {command} digits`"]
+    assert several.err.splitlines() == ["Error: which job?", "  there are digits and mnist", choice]
 
 
 def test_a_misspelled_option_is_told_the_nearest(shell: Shell) -> None:

@@ -183,4 +183,5 @@ def test_no_color_is_never_color(shell: Shell) -> None:
 
 def test_the_version_is_an_option_too_that_no_variable_sets(shell: Shell) -> None:
     assert shell("--version").out == f"tarragon {__version__}\n"
+    assert shell("-V").out == shell("--version").out
     assert replace(shell, variables={"TARRAGON_VERSION": "1"})("config", "path").out.endswith("config.yaml\n")

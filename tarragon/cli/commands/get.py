@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tarragon.cli.jobs.selection import JobArgument
 from tarragon.cli.options.formats import FORMATTERS, OUTPUT_FORMATS, print_table, without_managed_fields
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
 from tarragon.cli.targets.completion import complete_job
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("get", cls=TarragonCommand)
-@click.argument("name", metavar="JOB", shell_complete=complete_job)
+@click.argument("name", cls=JobArgument, metavar="JOB", shell_complete=complete_job)
 @click.option(
     "-o", "--output", "form", type=click.Choice(OUTPUT_FORMATS), default="table", help="output format; table by default"
 )

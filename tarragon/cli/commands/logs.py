@@ -7,6 +7,7 @@ import re
 
 import click
 
+from tarragon.cli.jobs.selection import JobArgument
 from tarragon.cli.options.arguments import duration, timestamp
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
 from tarragon.cli.targets.completion import complete_job, complete_replica, complete_type
@@ -20,7 +21,7 @@ def regular_expression(text: str) -> re.Pattern[str]:
 
 
 @click.command("logs", cls=TarragonCommand)
-@click.argument("name", metavar="JOB", shell_complete=complete_job)
+@click.argument("name", cls=JobArgument, metavar="JOB", shell_complete=complete_job)
 @click.option(
     "--replica",
     "replicas",

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import click
 
+from tarragon.cli.jobs.selection import JobArgument
 from tarragon.cli.options.arguments import assignment
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand
 from tarragon.cli.targets.completion import complete_job
 
 
 @click.command("why", cls=TarragonCommand)
-@click.argument("name", metavar="JOB", shell_complete=complete_job)
+@click.argument("name", cls=JobArgument, metavar="JOB", shell_complete=complete_job)
 @click.option(
     "--what-if",
     "changes",

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import click
 
-from tarragon.cli.targets.completion import complete_job
+from tarragon.base.errors import TarragonError
+from tarragon.cli.options.settings import GlobalOptions
+from tarragon.cli.output.words import joined
+from tarragon.cli.targets.completion import complete_job, job_names
 
 if TYPE_CHECKING:
     from tarragon.cli.jobview.jobs import ClusterJob, NoSuchJob
@@ -16,6 +19,31 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class MissingJob(TarragonError):
+    """A command was called without the JOB that it needs. Exit code 2, as for any usage error."""
+
+    exit_code = 2
+
+
+class JobArgument(click.Argument):
+    """The argument JOB. If it is missing, the error names the jobs that there are."""
+
+    def process_value(self, ctx: click.Context, value: object) -> object:
+        try:
+            return super().process_value(ctx, value)
+        except click.MissingParameter as error:
+            raise _missing_job(ctx) from error
+
+
+def _missing_job(ctx: click.Context) -> MissingJob:
+    command = ctx.command_path
+    names = job_names(ctx.ensure_object(GlobalOptions))
+    why = f"there {'is' if len(names) == 1 else 'are'} {joined(names, most=5)}" if names else ""
+    latest = f"`{command} JOB`, or `{command} @latest` for the newest"
+    example = f"`{command} {names[0]}`" if len(names) == 1 else latest
+    return MissingJob("which job?", why=why, remedy=f"type {example}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -171,9 +171,9 @@ def global_options(*, are_hidden: bool = False) -> list[click.Parameter]:
 
 
 def version_option() -> click.Option:
-    """Returns `--version` of the root command. It is no setting: it ends the program."""
+    """Returns `-V` and `--version` of the root command. It is no setting: it ends the program."""
     return click.Option(
-        ["--version"],
+        ["-V", "--version"],
         is_flag=True,
         is_eager=True,
         expose_value=False,

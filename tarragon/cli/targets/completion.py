@@ -36,7 +36,7 @@ LOCAL_TIMEOUT = 10.0
 
 def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Completes the argument JOB: a name, kind/name or @latest."""
-    names = _jobs(_settings(ctx))
+    names = job_names(_settings(ctx))
     if "/" in incomplete or incomplete.startswith("@"):
         from tarragon.cli.jobview.jobs import LATEST, kind_spellings
         from tarragon.frameworks.registry import FRAMEWORKS
@@ -114,7 +114,8 @@ def _matching(names: Sequence[str], incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete) and _WORD.fullmatch(name)]
 
 
-def _jobs(settings: GlobalOptions) -> Sequence[str]:
+def job_names(settings: GlobalOptions) -> Sequence[str]:
+    """Returns the jobs of the namespace; none if the cluster does not answer soon."""
     if settings.is_local:
         return local_job_names(embedded_home(), settings.explicit_namespace or "default")
     return _query(settings, _job_names, [])
