@@ -13,7 +13,7 @@ from enum import IntEnum, auto
 from itertools import pairwise
 
 from tarragon.base.number_rows import omitted_rows, shortened
-from tarragon.job.termination_message import TellingPart, telling_part
+from tarragon.job.termination_message import TellingPart, is_start_of_tensorflow, telling_part
 from tarragon.job.tracebacks import Chain, Frame, inner_frames, is_frame_line, is_link, statements
 
 LINE_LENGTH = 400
@@ -53,9 +53,9 @@ class _Rank(IntEnum):
 def telling_excerpt(lines: Iterable[str], size: int) -> list[str]:
     """Returns at most `size` lines, the last ones unless others say more; `… 5 more lines` stands for omitted ones.
 
-    Blank lines are left out.
+    Blank lines are left out, and so are those that TensorFlow prints at its start.
     """
-    shown = shortened(line for line in lines if line.strip(_INVISIBLE))
+    shown = shortened(line for line in lines if line.strip(_INVISIBLE) and not is_start_of_tensorflow(line))
     places = _places(shown, size)
     kept: list[int] = []
     candidates = [number for number, line in enumerate(shown) if not omitted_rows(line)]

@@ -52,6 +52,13 @@ _NOISE = re.compile(
 )
 """Lines outside of boxes that say nothing."""
 
+_START_OF_TENSORFLOW = re.compile(
+    r"^WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR"
+    r"|^I?\d{4}.*\bport\.cc:\d+\] oneDNN custom operations are on\. "
+    r"|cpu_feature_guard\.cc:\d+\] This TensorFlow binary is optimized "
+    r"|^To enable the following instructions: .* rebuild TensorFlow with the appropriate compiler flags"
+)
+"""What TensorFlow prints in every program: no reason of any failure, and easily taken for one."""
 _FATAL = "Fatal Python error: "
 _NATIVE_CAUSE = re.compile(r"^what\(\): |^terminate called |Check failed: ")
 """What C++ says before it aborts."""
@@ -100,6 +107,11 @@ def telling_part(lines: Sequence[str]) -> TellingPart:
     return TellingPart(said.number, len(lines), said.chain)
 
 
+def is_start_of_tensorflow(line: str) -> bool:
+    """Whether it is one of the lines that every program with TensorFlow prints when it starts, well or not."""
+    return _START_OF_TENSORFLOW.search(line) is not None
+
+
 def boxes(lines: Sequence[str]) -> list[str]:
     """Returns the text of each box in one line."""
     found = [[line.text for line in block.lines if line.text] for block in _blocks([*_visible(lines)]) if block.is_box]
@@ -107,9 +119,12 @@ def boxes(lines: Sequence[str]) -> list[str]:
 
 
 def _visible(lines: Sequence[str]) -> Iterator[_Line]:
-    """Yields the lines as a terminal would leave them: the last state of a progress bar. Blank lines have no text."""
+    """Yields the lines as a terminal would leave them: the last state of a progress bar. Blank lines have no text, and
+    neither has what TensorFlow prints at its start.
+    """
     for number, line in enumerate(lines):
         shown = line.rstrip(_INVISIBLE).rpartition("\r")[2]
+        shown = "" if is_start_of_tensorflow(shown) else shown
         yield _Line(shown.strip(_INVISIBLE), number, shown)
 
 

@@ -16,6 +16,17 @@ OUTPUTS = ROOT / "tests" / "data" / "mpi" / "output"
 FAILURES = ROOT / "tests" / "data" / "failures"
 SIZE = 20
 
+START_OF_TENSORFLOW = (
+    "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n"
+    "I0000 00:00:1795777939.109772    9454 port.cc:153] oneDNN custom operations are on. You may see slightly "
+    "different numerical results due to floating-point round-off errors from different computation orders. To turn "
+    "them off, set the environment variable `TF_ENABLE_ONEDNN_OPTS=0`.\n"
+    "2026-11-27 14:50:41.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] This TensorFlow binary is "
+    "optimized to use available CPU instructions in performance-critical operations.\n"
+    "To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow with the appropriate "
+    "compiler flags.\n"
+)
+"""What every program with TensorFlow prints, of 2.21 and, with a date, of earlier versions."""
 TELLING = {
     "assertion": "AssertionError: 3 shards can't be divided among 2 workers",
     "assertion-without-message": "AssertionError",
@@ -254,3 +265,17 @@ def test_an_excerpt_keeps_the_beginning_of_a_long_box() -> None:
 
     assert "There are not enough slots available in the system to satisfy the 200" in found
     assert found[-2:] == ["launch.", "-" * 74]
+
+
+@pytest.mark.parametrize("said", ["", "no shards in /data\n", "Traceback (most recent call last):\nValueError: 5\n"])
+def test_what_tensorflow_prints_at_its_start_is_not_quoted(said: str) -> None:
+    output = f"{START_OF_TENSORFLOW}{said}{START_OF_TENSORFLOW}"
+
+    assert telling_excerpt(output.splitlines(), SIZE) == said.splitlines()
+    assert telling_line(output) == (said.splitlines() or [""])[-1]
+
+
+def test_a_warning_of_tensorflow_is_quoted() -> None:
+    warning = "E0000 00:00:1795777939.109772    9454 cuda_executor.cc:1737] INTERNAL: CUDA error: no device"
+
+    assert telling_excerpt([*START_OF_TENSORFLOW.splitlines(), warning], SIZE) == [warning]
