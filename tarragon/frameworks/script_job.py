@@ -84,8 +84,8 @@ def _resources(job: ScriptJob, gpus: str) -> dict[str, Json]:
 
 CONTAINER_COMMENTS: Mapping[str, Sequence[str]] = {
     "image": (
-        "On this machine an image stands for a Python environment, by default the one that has tarragon;",
-        "--image-env IMAGE=FOLDER runs it in another one.",
+        "On this machine an image stands for a Python environment, by default the one that has tarragon, with its",
+        "version of Python; --image-env IMAGE=FOLDER runs it in another one.",
     ),
     "command": (
         "Starts in the folder in which `tarragon run` is typed; on a cluster, in the image's working directory.",
