@@ -102,6 +102,23 @@ async def test_compaction_drops_old_history_but_no_objects(tmp_path: Path) -> No
     assert _rows_beyond_the_living(tmp_path / "store.db") == 0
 
 
+async def test_what_was_deleted_is_on_no_disk_once_it_has_left_the_window(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with opened(tmp_path / "store.db", clock, HistoryWindow(seconds=300)) as api:
+        await ApiClient(api).create(CONFIG_MAPS, config_map("job", token="hunter2"))
+        await ApiClient(api).delete(CONFIG_MAPS, "job")
+    soon = _all_bytes(tmp_path)
+    async with opened(tmp_path / "store.db", clock, HistoryWindow(seconds=300)) as api:
+        await _pass_time(api, clock, 1000)
+
+    assert b"hunter2" in soon
+    assert b"hunter2" not in _all_bytes(tmp_path)
+
+
+def _all_bytes(folder: Path) -> bytes:
+    return b"".join(each.read_bytes() for each in folder.iterdir())
+
+
 async def test_the_window_is_bounded_by_revisions_too(tmp_path: Path) -> None:
     clock = FakeClock()
     async with opened(tmp_path / "store.db", clock, HistoryWindow(seconds=1e9, revisions=5)) as api:

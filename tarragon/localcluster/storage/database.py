@@ -276,6 +276,8 @@ def _prepare(path: Path, connection: sqlite3.Connection, first: int) -> None:
     connection.execute("PRAGMA locking_mode = EXCLUSIVE")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
+    # What is dropped may be a password: overwrite it. Some builds of SQLite do so by default, others don't.
+    connection.execute("PRAGMA secure_delete = ON")
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
     connection.execute("BEGIN IMMEDIATE")  # takes the lock that keeps a second server out
     version = _checked_version(path, connection)
