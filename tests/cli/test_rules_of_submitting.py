@@ -165,7 +165,7 @@ def test_a_dry_run_by_the_server_says_under_which_name_a_script_would_run(shell:
 
     ended = shell("run", "wait.py", "--dry-run=server", "-o", "name")
 
-    assert "tfjob/wait already exists; this is wait-2" in ended.err
+    assert re.search(r"^tfjob/wait is still \w+, so this job is wait-2$", ended.err, re.MULTILINE)
     assert "pod/wait-2-worker-0" in ended.out
 
 
