@@ -84,20 +84,21 @@ def test_eligible_are_the_nodes_that_do_not_refuse_once_those_that_are_away_are_
     ("key", "effect"),
     [
         ("node.kubernetes.io/not-ready", "NoSchedule"),  # a new node's, which is ready before the taint is gone
-        ("node.kubernetes.io/memory-pressure", "NoSchedule"),
         ("node.kubernetes.io/out-of-service", "NoExecute"),
         ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule"),
     ],
 )
-def test_a_taint_that_kubernetes_sets_and_removes_makes_a_node_unavailable_and_not_unfit(key: str, effect: str) -> None:
+def test_a_node_that_is_not_usable_yet_is_unavailable_and_not_unfit(key: str, effect: str) -> None:
     tainted = node(taints=[{"key": key, "effect": effect}])
 
     assert unavailable_reason(tainted) == f"has the taint {key}"
     assert eligible_nodes({}, [tainted]) == {"a"}
 
 
-def test_a_taint_that_an_administrator_sets_makes_a_node_unfit() -> None:
-    tainted = node(taints=[{"key": "gpu", "effect": "NoSchedule"}])
+@pytest.mark.parametrize("key", ["gpu", "node.kubernetes.io/memory-pressure", "node.kubernetes.io/os"])
+def test_any_other_taint_makes_a_node_unfit_for_pods_that_do_not_tolerate_it(key: str) -> None:
+    tainted = node(taints=[{"key": key, "effect": "NoSchedule"}])
 
     assert unavailable_reason(tainted) == ""
     assert eligible_nodes({}, [tainted]) == set()
+    assert eligible_nodes({"spec": {"tolerations": [{"key": key, "operator": "Exists"}]}}, [tainted]) == {"a"}

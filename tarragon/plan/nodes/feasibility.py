@@ -16,8 +16,20 @@ from tarragon.plan.nodes.storage import VolumeTopology
 MAX_LISTED = 3
 """How many nodes and reasons are listed when no node is eligible for a pod."""
 
-_TRANSIENT_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-"""The key prefixes of the taints that Kubernetes itself sets: on nodes with a problem, and on new ones for a moment."""
+_TRANSIENT_TAINT_PREFIX = "node.kubernetes.io/"
+"""The key prefix of the taints that Kubernetes itself sets on nodes with a problem."""
+
+_NOT_USABLE = frozenset(
+    {
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+        "node.kubernetes.io/network-unavailable",
+        "node.kubernetes.io/out-of-service",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        "node.cloudprovider.kubernetes.io/shutdown",
+    }
+)
+"""The taints of nodes that can start no pods yet, or no longer. A new node may be ready before they are removed."""
 
 
 def eligible_nodes(
@@ -47,15 +59,15 @@ def no_eligible_node_message(template: JsonObject, nodes: Iterable[Node]) -> str
 
 
 def unavailable_reason(node: Node) -> str:
-    """Return why the node accepts no new pods for now (cordoned, not ready, tainted by Kubernetes); empty if it does.
+    """Return why the node accepts no new pods for now (cordoned, not ready, not usable yet); empty if it does.
 
-    Whether pods tolerate that makes no difference: where they would start, they would soon be evicted.
+    That it runs out of memory or disk is no reason: pods may tolerate that taint.
     """
     if node.spec.unschedulable:
         return f"is cordoned (kubectl uncordon {node.metadata.name})"
     if not node.is_ready:
         return "is not ready"
-    taint = next((each for each in node.spec.taints if _is_transient(each) and each.effect in HARD_EFFECTS), None)
+    taint = next((each for each in node.spec.taints if each.key in _NOT_USABLE and each.effect in HARD_EFFECTS), None)
     return "" if taint is None else f"has the taint {taint.key}"
 
 
@@ -74,7 +86,7 @@ def permanent_infeasible_reason(spec: PodSpec, node: Node) -> str | None:
 
 
 def _is_transient(taint: Taint) -> bool:
-    return taint.key.startswith(_TRANSIENT_TAINTS)
+    return taint.key.startswith(_TRANSIENT_TAINT_PREFIX) or taint.key in _NOT_USABLE
 
 
 def _node_list(names: Sequence[str]) -> str:
