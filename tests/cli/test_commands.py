@@ -328,6 +328,20 @@ def test_why_and_describe_of_a_job_that_was_deleted_say_so_and_point_to_its_logs
     assert "not found" in never.err
 
 
+@pytest.mark.parametrize("command", ["why", "describe", "logs"])
+def test_where_only_logs_are_left_there_is_no_newest_job_and_none_of_an_impossible_name(
+    shell: Shell, command: str
+) -> None:
+    shell("run", shell.file("job.yaml", worker("digits", "print('hello')")))
+    shell("delete", "digits")
+
+    for name in ("@latest", "tfjob/@latest", "x y", "UPPER-"):
+        ended = shell(command, name)
+
+        assert ended.code == 102
+        assert re.match(r'Error: (?:no .*jobs found|job ".*" not found)', ended.err), ended.err
+
+
 def test_names_are_completed_with_and_without_a_cluster(shell: Shell) -> None:
     assert completed(shell, "tarragon li") == ["list"]
     assert completed(shell, "tarragon logs ") == []

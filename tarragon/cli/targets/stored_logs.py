@@ -19,6 +19,7 @@ from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.log_rendering import render_line
 from tarragon.job.model import CleanPodPolicy, Replica, RunPolicy, TrainingJob
 from tarragon.kube.meta import Key
+from tarragon.kube.name_validation import subdomain
 from tarragon.localcluster.kubelet.pod.logs import LogSelection, read
 from tarragon.localcluster.kubelet.pod.stored_logs import RunFacts, StoredPodLogs, find_logs
 
@@ -96,7 +97,9 @@ def log_folders(nodes: Path | None, job: ClusterJob) -> Mapping[Replica, Path]:
 
 
 def jobs_of_name(nodes: Path | None, wanted: JobName, namespace: str) -> Sequence[StoredJob]:
-    """Returns every job that had the name, oldest first, also deleted ones."""
+    """Returns every job that had the name, oldest first, also deleted ones; none if no job can have it."""
+    if wanted.is_latest or subdomain(wanted.name):
+        return ()
     pods: dict[str, list[StoredPodLogs]] = {}
     readers: dict[str, tuple[Framework, Dialect, TrainingJob]] = {}
     for framework in wanted.frameworks:
