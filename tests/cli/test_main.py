@@ -5,10 +5,12 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from typing import NoReturn
 
 import click
 import pytest
 
+from tarragon.cli.jobs import selection
 from tarragon.cli.main import root_command
 from tarragon.cli.options.arguments import timestamp
 from tarragon.cli.options.command_tree import COMMANDS, help_page
@@ -170,10 +172,33 @@ def test_a_command_without_its_job_names_those_that_there_are(shell: Shell, comm
     several = shell(command)
 
     assert {none.code, one.code, several.code} == {2}
-    choice = f"  type `tarragon {command} JOB`, or `tarragon {command} @latest` for the newest"
-    assert none.err.splitlines() == ["Error: which job?", choice]
-    assert one.err.splitlines() == ["Error: which job?", "  there is digits", f"  type `tarragon {command} digits`"]
-    assert several.err.splitlines() == ["Error: which job?", "  there are digits and mnist", choice]
+    choice = rf"  type `.*tarragon {command} JOB`, or `.*tarragon {command} @latest` for the newest"
+    for ended, there, example in (
+        (none, [], choice),
+        (one, ["  there is digits"], rf"  type `.*tarragon {command} digits`"),
+        (several, ["  there are digits and mnist"], choice),
+    ):
+        lines = ended.err.splitlines()
+        assert lines[:-1] == ["Error: which job?", *there]
+        assert re.fullmatch(example, lines[-1])
+
+
+def test_the_example_for_a_missing_job_is_of_the_same_namespace(shell: Shell) -> None:
+    ended = shell("why", "-n", "research")
+
+    assert re.search(r"type `.*tarragon -n research why JOB`", ended.err)
+
+
+def test_completion_does_not_look_for_the_jobs_that_an_error_would_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: object) -> NoReturn:
+        raise AssertionError("asked for the jobs")
+
+    monkeypatch.setattr(selection, "job_names", fails)
+    command = click.Command("why", params=[selection.JobArgument(["name"])])
+
+    context = command.make_context("why", [], resilient_parsing=True)
+
+    assert context.params == {"name": None}
 
 
 def test_a_misspelled_option_is_told_the_nearest(shell: Shell) -> None:

@@ -34,15 +34,24 @@ class JobArgument(click.Argument):
         try:
             return super().process_value(ctx, value)
         except click.MissingParameter as error:
+            if ctx.resilient_parsing:  # completion, which asks for the names itself
+                raise
             raise _missing_job(ctx) from error
 
 
 def _missing_job(ctx: click.Context) -> MissingJob:
-    command = ctx.command_path
-    names = job_names(ctx.ensure_object(GlobalOptions))
+    from tarragon.cli.targets.next_commands import command_line
+    from tarragon.cli.targets.resolving import resolve_target
+    from tarragon.kube.meta import Key
+
+    settings = ctx.ensure_object(GlobalOptions)
+    target, names = resolve_target(settings), job_names(settings)
+
+    def command(name: str) -> str:
+        return f"`{command_line(target.command_prefix, Key(target.namespace, name), ctx.info_name or '')}`"
+
     why = f"there {'is' if len(names) == 1 else 'are'} {joined(names, most=5)}" if names else ""
-    latest = f"`{command} JOB`, or `{command} @latest` for the newest"
-    example = f"`{command} {names[0]}`" if len(names) == 1 else latest
+    example = command(names[0]) if len(names) == 1 else f"{command('JOB')}, or {command('@latest')} for the newest"
     return MissingJob("which job?", why=why, remedy=f"type {example}")
 
 
