@@ -11,8 +11,9 @@ _LOST_PEER = re.compile(
     r"Connection(?:Reset|Refused|Aborted)Error|BrokenPipeError"
     r"|(?i:connection (?:reset|refused|aborted|closed)|broken pipe|socket closed|closed the connection)"
     # TensorFlow, JAX and gRPC
-    r"|UnavailableError|\bUNAVAILABLE\b|failed to connect to all addresses|Collective ops is aborted"
-    r"|(?i:heartbeat)"
+    r"|UnavailableError|\bUNAVAILABLE: |failed to connect to all addresses|Collective ops is aborted"
+    r"|(?i:heartbeat (?:timeout|timed out|failed)|missed heartbeats?)"
+    r"|\bDEADLINE_EXCEEDED: Barrier timed out|Gloo.*(?:timed out|timeout)|Read timeout"
 )
 
 
