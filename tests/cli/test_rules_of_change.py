@@ -167,6 +167,8 @@ def test_jobs_are_suspended_resumed_and_scaled_on_this_machine(shell: Shell) -> 
     assert (again.code, again.err) == (0, "")
     assert again.out.splitlines()[0] == "tfjob/digits unchanged: already suspended"
     assert "resume tfjob.mlkube.io/old" in shell("why", "tfjob.mlkube.io/old").out
+    following = shell("logs", "digits", "--follow").err
+    assert following.startswith("tfjob/digits is Suspended: its replicas log again when it is resumed\n  resume it: ")
 
     resumed = shell("resume", "--all", "--wait", "--timeout", "60")
     assert (resumed.code, resumed.out) == (0, "tfjob/digits resumed\ntfjob.mlkube.io/old resumed\n")

@@ -158,7 +158,10 @@ async def _follow(target: ClusterTarget, job: ClusterJob, clock: Clock, wanted: 
         names = joined(container_names(job))
         note(f"No replica of {job.name} has a container {wanted.container}; the containers are {names}.")
     listener.on_unreadable(lambda replica, error: note(unreadable_text(replica, error)))
-    if _waits(target, job):
+    if job.status.phase is Phase.SUSPENDED:
+        resume = command_line(target.command_prefix, job.command_key, "resume")
+        note(f"{job.name} is Suspended: its replicas log again when it is resumed\n  resume it: {resume}")
+    elif _waits(target, job):
         note(f"{job.name} is {_state_text(job)}; logs appear when its replicas start.\n{_more(target, job)}")
     await target.follow(JobFollower(job, clock, lambda _: None, listener), clock, note)
 
@@ -167,7 +170,7 @@ def _waits(target: ClusterTarget, job: ClusterJob) -> bool:
     """Whether there may be no logs for a while. On this machine a job that was just submitted starts in a moment."""
     if not target.is_local:
         return job.status.phase is not Phase.RUNNING
-    return job.is_processed and bool(reason(job)) and not runs_of_job(target.nodes_folder, job)
+    return job.is_processed and bool(reason(job)) and not job.status.running_replicas
 
 
 def _matching_lines(runs: Sequence[StoredRun], wanted: LogQuery) -> Iterator[LogLine]:
