@@ -54,6 +54,17 @@ def test_an_mpijob_is_followed_and_looked_at_by_its_short_name(shell: Shell) -> 
     assert shell("delete", "mpij/pi").out == "mpijob/pi deleted\n"
 
 
+def test_a_dry_run_by_the_server_has_all_that_an_mpijob_needs_and_hides_its_keys(shell: Shell) -> None:
+    file = shell.file("job.yaml", mpi_job("pi", Launcher=group(command("true")), Worker=group(command("true"))))
+
+    named = shell("submit", file, "--dry-run=server", "-o", "name")
+    shown = shell("submit", file, "--dry-run=server", "-o", "yaml")
+
+    assert (named.code, shown.code) == (0, 0), named.err
+    assert {"secret/pi-ssh", "configmap/pi-config", "pod/pi-launcher"} <= set(named.out.splitlines())
+    assert "PRIVATE KEY" not in shown.out
+
+
 def test_a_worker_whose_own_command_has_ended_is_named_with_what_to_do(shell: Shell) -> None:
     launcher, worker = group(command("sleep", "600")), group(command("sh", "-c", "exit 3"), 2)
     manifest = mpi_job("pi", Launcher=launcher, Worker=worker).replace("v2beta1", "v1")

@@ -17,7 +17,7 @@ from tarragon.cli.manifest.unbindable_claims import unbindable_claims
 from tarragon.client.errors import AlreadyExists, ApiError, Forbidden
 from tarragon.frameworks.plugin import Framework, JobObservation
 from tarragon.job.status import JobStatus
-from tarragon.kube.core import CONFIG_MAPS, PODS, SERVICES
+from tarragon.kube.core import CONFIG_MAPS, PODS, SECRETS, SERVICES
 from tarragon.kube.meta import Json, JsonObject, Resource
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tarragon.plan.objects import desired
@@ -34,7 +34,7 @@ PLACEHOLDER_UID = "00000000-0000-0000-0000-000000000000"
 RawObject = dict[str, Json]
 
 _KINDS: Mapping[str, Resource[RawObject]] = {
-    resource.kind: resource.with_model(dict) for resource in (CONFIG_MAPS, SERVICES, PODS)
+    resource.kind: resource.with_model(dict) for resource in (CONFIG_MAPS, SECRETS, SERVICES, PODS)
 }
 
 
