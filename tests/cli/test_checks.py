@@ -244,6 +244,7 @@ def deployed(wanted: int, available: int) -> ClusterState:
     ("wanted", "available", "text", "remedy"),
     [
         (2, 0, "is there, but none of its 2 pods is available", "describe pods -l app.kubernetes.io/name=tarragon"),
+        (1, 0, "is there, but its pod is not available", "describe pods -l app.kubernetes.io/name=tarragon"),
         (0, 0, "is scaled to 0", "scale deployment tarragon --replicas=1"),
         (2, 1, "has 1 running pod, of which none holds the Lease", "logs deployment/tarragon shows why"),
     ],

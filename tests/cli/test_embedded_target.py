@@ -138,6 +138,7 @@ async def test_a_cluster_of_another_installation_is_named_with_the_environment_o
         checked = await asyncio.to_thread(shell, "check")
         ran = await asyncio.to_thread(shell, "run", "job.yaml", "--dry-run")
         mapped = await asyncio.to_thread(shell, "run", "job.yaml", "--dry-run", "--image-env", f"python={own}")
+        named = await asyncio.to_thread(shell, "run", "job.yaml", "--dry-run", "--image-env", f"python={other}")
         lacking = await asyncio.to_thread(shell, "run", "train.py", "--dry-run")
 
     assert f"of another installation: replicas run in {other}, not in {own}\n" in checked.out
@@ -146,5 +147,26 @@ async def test_a_cluster_of_another_installation_is_named_with_the_environment_o
     assert ran.err.startswith(f"warning: the image python:3 runs in {other}, not in {own}: ")
     assert "`tarragon down`" in ran.err
     assert "--image-env python:3=FOLDER" in ran.err
-    assert str(other) not in mapped.err
+    assert "started the local cluster" not in mapped.err + named.err
     assert f"warning: TensorFlow is not installed in {other}, which runs the image " in lacking.err
+
+
+async def test_a_link_to_the_own_environment_is_no_other_installation(tmp_path: Path) -> None:
+    shell = Shell(folder=tmp_path, home=tmp_path / "home")
+    (tmp_path / "job.yaml").write_text(worker("digits", "print(1)"))
+    (tmp_path / "link").symlink_to(current_environment().folder)
+    async with announced(Home(shell.home), says({}), tmp_path / "link"):
+        checked = await asyncio.to_thread(shell, "check")
+        ran = await asyncio.to_thread(shell, "run", "job.yaml", "--dry-run")
+
+    assert "another installation" not in checked.out
+    assert "started the local cluster" not in ran.err
+
+
+async def test_an_environment_that_is_gone_is_an_error_and_has_no_libraries(tmp_path: Path) -> None:
+    shell = Shell(folder=tmp_path, home=tmp_path / "home")
+    async with announced(Home(shell.home), says({}), tmp_path / "gone"):
+        checked = await asyncio.to_thread(shell, "check")
+
+    assert f"{tmp_path / 'gone'}, the environment of replicas, has no Python any more" in checked.out
+    assert "unknown version" not in checked.out

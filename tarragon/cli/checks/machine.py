@@ -14,7 +14,7 @@ from pathlib import Path
 from tarragon.base.errors import TarragonError
 from tarragon.cli.output.finding import Finding
 from tarragon.cli.output.words import count, joined
-from tarragon.cli.targets.environment import cluster_environment, has_software, installed_versions
+from tarragon.cli.targets.environment import cluster_environment, has_software, installed_versions, is_same_folder
 from tarragon.cli.targets.extras import LOCAL
 from tarragon.frameworks.image_software import ImageSoftware
 from tarragon.frameworks.registry import FRAMEWORKS
@@ -53,6 +53,12 @@ def _python() -> Finding:
 
 
 def _libraries(environment: Environment) -> Iterator[Finding]:
+    if not environment.has_python:
+        text = f"{environment.folder}, the environment of replicas, has no Python any more"
+        yield Finding(
+            "error", "replicas", text, "`tarragon down`, then run again: the cluster starts in this environment"
+        )
+        return
     for library in dict.fromkeys(library for each in FRAMEWORKS for library in each.image_software):
         if has_software(environment, library):
             yield Finding("ok", library.title, _place(library, environment))
@@ -80,7 +86,7 @@ def _place(library: ImageSoftware, environment: Environment) -> str:
 
 
 def _version(environment: Environment, *packages: str) -> str:
-    if environment.folder != current_environment().folder:
+    if not is_same_folder(environment.folder, current_environment().folder):
         installed = installed_versions(environment)
         return next((installed[package] for package in packages if package in installed), "unknown version")
     for package in packages:
@@ -118,7 +124,7 @@ def _cluster(place: Home, environment: Environment) -> Finding:
     if server is not None:
         text = f"running: process {server.pid} at {server.url}, version {server.version}"
         own = current_environment().folder
-        if environment.folder == own:
+        if is_same_folder(environment.folder, own):
             return Finding("ok", "cluster", text)
         return Finding(
             "warning",

@@ -82,7 +82,8 @@ def _stopped_operator(finding: Finding, others: ClusterState) -> Finding:
         text = f"{where} has {count(available, 'running pod')}, of which none holds the Lease"
         remedy = f"{kubectl} logs deployment/{name} shows why"
     else:
-        text = f"{where} is there, but none of its {count(wanted, 'pod')} is available"
+        whose = "its pod is not" if wanted == 1 else f"none of its {count(wanted, 'pod')} is"
+        text = f"{where} is there, but {whose} available"
         remedy = (
             f"{kubectl} describe pods -l {_LABEL}=tarragon shows why; "
             f"if there are none, {kubectl} describe replicasets does"

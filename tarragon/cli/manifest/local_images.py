@@ -14,6 +14,7 @@ from tarragon.cli.targets.environment import (
     has_software,
     install_command_for,
     installed_versions,
+    is_same_folder,
     misfit_program,
     needs_software,
 )
@@ -146,10 +147,10 @@ def script_needs(job: JsonObject, framework: Framework, images: ImageMap, folder
 def other_installation_warnings(job: JsonObject, framework: Framework, images: ImageMap) -> Iterator[str]:
     """Warns if the job runs in the environment of another installation of Tarragon, which started the local cluster."""
     own = current_environment().folder
-    if images.default.folder == own:
+    if is_same_folder(images.default.folder, own):
         return
     for container in _main_containers(job, framework, images):
-        if container.environment.folder == images.default.folder:
+        if images.is_default(container.image):
             yield (
                 f"warning: the image {container.image} runs in {images.default.folder}, not in {own}: "
                 "the tarragon of that environment started the local cluster\n"

@@ -31,6 +31,14 @@ def cluster_environment(place: Home) -> Environment:
     return Environment(folder=Path(server.environment))
 
 
+def is_same_folder(one: Path, other: Path) -> bool:
+    """Whether both are the same folder, also by a link."""
+    try:
+        return one.samefile(other)
+    except OSError:  # one of them is gone
+        return one == other
+
+
 def python_of(environment: Environment) -> str:
     """Returns the environment's interpreter, for a command that installs packages."""
     for name in ("python", "python3"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,11 +76,19 @@ class ImageMap:
     default: Environment = field(default_factory=current_environment)
 
     def environment_of(self, image: str) -> Environment:
+        return next((environment for _, environment in self._matches(image)), self.default)
+
+    def is_default(self, image: str) -> bool:
+        """Whether no pattern matches the image."""
+        return next(self._matches(image), None) is None
+
+    def _matches(self, image: str) -> Iterator[tuple[str, Environment]]:
         names = _names(image)
-        for pattern, environment in self.rules:
-            if any(fnmatch.fnmatchcase(name, pattern) for name in names):
-                return environment
-        return self.default
+        return (
+            (pattern, environment)
+            for pattern, environment in self.rules
+            if any(fnmatch.fnmatchcase(name, pattern) for name in names)
+        )
 
     def with_folders(self, folders: Mapping[str, Path]) -> ImageMap:
         """The map with `--image-env IMAGE=FOLDER` applied: the folders take precedence, and other settings stay."""
