@@ -8,7 +8,7 @@ import venv
 
 import pytest
 
-from tarragon.cli.manifest.overrides import with_environment
+from tarragon.cli.manifest.overrides import with_env_sources, with_environment
 from tarragon.cli.manifest.variables import omission_note, omitted_variables, split_env_options
 from tests.cli.conftest import Shell
 from tests.cli.manifests import by_all_workers, command, group, job, mpi_job, python, worker
@@ -49,6 +49,39 @@ def test_variables_of_the_command_line_and_of_files_reach_every_replica(shell: S
             "MONEY: $(TOKEN)$$5",
         ):
             assert f"[{replica}] {line}" in ended.out
+
+
+def test_variables_of_a_secret_and_a_config_map_reach_every_replica_and_are_no_part_of_the_job(shell: Shell) -> None:
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "tracker"}, "stringData": {"TOKEN": "s3cret"}}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "urls"}, "data": {"URL": "http://tracker"}}
+    trains = job("digits", Worker=group(python(shows("TOKEN", "URL"))))
+    file = shell.file("job.yaml", "\n---\n".join([json.dumps(secret), json.dumps(config), trains]))
+
+    ended = shell("run", file, "--env-from", "secret/tracker", "--env-from", "configmap/urls")
+    stored = shell("get", "digits", "-o", "yaml").out
+
+    assert ended.code == 0, ended.err
+    assert "[worker-0] TOKEN: s3cret\n" in ended.out
+    assert "[worker-0] URL: http://tracker\n" in ended.out
+    assert "s3cret" not in stored
+
+
+def test_sources_of_variables_are_added_to_those_of_the_manifest_once() -> None:
+    former = {"secretRef": {"name": "tracker"}}
+    body = json.loads(job("digits", Worker=group(python("", envFrom=[former]))))
+
+    changed = with_env_sources(body, [("secretRef", "tracker"), ("configMapRef", "urls")], "tensorflow")
+
+    (main,) = changed["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+    assert main["envFrom"] == [former, {"configMapRef": {"name": "urls"}}]
+
+
+@pytest.mark.parametrize("source", ["tracker", "secret/", "secret/Tracker", "pod/tracker"])
+def test_what_is_no_source_of_variables_is_said_with_what_is_one(shell: Shell, source: str) -> None:
+    ended = shell("run", shell.file("job.yaml", worker("digits", "")), "--env-from", source)
+
+    assert ended.code == 2
+    assert "secret/NAME or configmap/NAME" in ended.err or "is not a name of an object: " in ended.err
 
 
 def test_a_variable_replaces_the_manifests_own_and_spares_other_containers() -> None:

@@ -13,7 +13,7 @@ import click
 from tarragon.cli.manifest.loading import Overrides
 from tarragon.cli.manifest.script_manifest import is_script
 from tarragon.cli.manifest.script_options import ScriptCommand, checked_script_options, script_options_of
-from tarragon.cli.options.arguments import assignment, folder_mapping, variable
+from tarragon.cli.options.arguments import assignment, env_source, folder_mapping, variable
 from tarragon.cli.targets.completion import complete_file
 
 _KEY = "tarragon.changes"
@@ -65,6 +65,15 @@ class FileCommand(ScriptCommand):
                 expose_value=False,
                 callback=_env_files,
                 shell_complete=complete_file,
+            ),
+            click.Option(
+                ["--env-from"],
+                type=env_source,
+                multiple=True,
+                metavar="secret/NAME",
+                help="set all variables of a Secret or configmap/NAME",
+                expose_value=False,
+                callback=_env_sources,
             ),
             _pairs("--image-env", folder_mapping, "IMAGE=FOLDER", "run an image in this Python environment", _images),
             _pairs("--volume", folder_mapping, "NAME=FOLDER", "use this folder as a volume", _volume),
@@ -180,6 +189,10 @@ def _env(ctx: click.Context, _: click.Parameter, value: Pairs) -> None:
 
 def _env_files(ctx: click.Context, _: click.Parameter, value: Sequence[str]) -> None:
     ctx.meta[_KEY] = replace(overrides_of(ctx), env_files=value)
+
+
+def _env_sources(ctx: click.Context, _: click.Parameter, value: Pairs) -> None:
+    ctx.meta[_KEY] = replace(overrides_of(ctx), env_sources=value)
 
 
 def _images(ctx: click.Context, _: click.Parameter, value: Folders) -> None:

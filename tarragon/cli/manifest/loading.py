@@ -33,7 +33,13 @@ from tarragon.cli.manifest.local_images import (
 )
 from tarragon.cli.manifest.local_paths import local_only_files, this_machine
 from tarragon.cli.manifest.missing_scripts import missing_scripts
-from tarragon.cli.manifest.overrides import set_path, with_annotations_in_templates, with_environment, without_gpus
+from tarragon.cli.manifest.overrides import (
+    set_path,
+    with_annotations_in_templates,
+    with_env_sources,
+    with_environment,
+    without_gpus,
+)
 from tarragon.cli.manifest.script_manifest import NO_OPTIONS, ScriptOptions, is_script, script_manifest
 from tarragon.cli.manifest.variables import (
     FORMER_SPELLING,
@@ -82,6 +88,8 @@ class Overrides:
     variables: Sequence[tuple[str, str]] = ()
     """Of -e and --env, which still may be images with folders."""
     env_files: Sequence[str] = ()
+    env_sources: Sequence[tuple[str, str]] = ()
+    """Of --env-from: fields of envFrom, and names of objects."""
     environments: Mapping[str, Path] = field(default_factory=dict)
     """Folders that stand for images (--image-env)."""
     volumes: Mapping[str, Path] = field(default_factory=dict)
@@ -190,7 +198,9 @@ def _loaded(
         raise invalid_manifest(name, source.with_lines(problems))
     env = _env_options(job, framework, changes)
     changes = replace(changes, environments={**env.environments, **changes.environments})
-    job = as_new_job(framework, with_environment(job, env.variables, framework.main_container), decoded.dialect)
+    job = with_environment(job, env.variables, framework.main_container)
+    job = with_env_sources(job, changes.env_sources, framework.main_container)
+    job = as_new_job(framework, job, decoded.dialect)
     adapted = (
         _for_this_machine(framework, job, decoded, changes)
         if target.is_local

@@ -65,15 +65,23 @@ def with_environment(job: JsonObject, variables: Mapping[str, str], container: s
     """
     if not variables:
         return job
+    return _with_main_containers(job, container, lambda main: _with_variables(main, variables))
 
-    def changed(template: JsonObject) -> JsonObject:
-        main = main_container(template, container) or {}
-        containers = [
-            _with_variables(each, variables) if each is main else each for each in template["spec"]["containers"]
-        ]
-        return {**template, "spec": {**template["spec"], "containers": containers}}
 
-    return _with_templates(job, changed)
+def with_env_sources(job: JsonObject, sources: Sequence[tuple[str, str]], container: str) -> JsonObject:
+    """Returns a copy whose main containers have all variables of these objects, besides those that they have.
+
+    A source is a field of envFrom and a name: `("secretRef", "tracker")`.
+    """
+    if not sources:
+        return job
+    given = [{field: {"name": name}} for field, name in sources]
+
+    def changed(main: JsonObject) -> JsonObject:
+        former = list(main.get("envFrom") or ())
+        return {**main, "envFrom": [*former, *(each for each in given if each not in former)]}
+
+    return _with_main_containers(job, container, changed)
 
 
 def with_annotations_in_templates(job: JsonObject, annotations: Mapping[str, str]) -> JsonObject:
@@ -166,6 +174,15 @@ def _with_variables(container: JsonObject, variables: Mapping[str, str]) -> Json
     # A shell has expanded them already.
     given = ({"name": name, "value": literal(value)} for name, value in variables.items())
     return {**container, "env": [*former, *given]}
+
+
+def _with_main_containers(job: JsonObject, name: str, change: Callable[[JsonObject], JsonObject]) -> JsonObject:
+    def changed(template: JsonObject) -> JsonObject:
+        main = main_container(template, name) or {}
+        containers = [change(each) if each is main else each for each in template["spec"]["containers"]]
+        return {**template, "spec": {**template["spec"], "containers": containers}}
+
+    return _with_templates(job, changed)
 
 
 def _with_templates(job: JsonObject, change: Callable[[JsonObject], JsonObject]) -> JsonObject:

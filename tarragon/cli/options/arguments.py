@@ -12,10 +12,13 @@ from typing import ParamSpec, TypeVar
 
 import click
 
+from tarragon.kube.name_validation import subdomain
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _DURATION = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s?)?")
+_ENV_SOURCES = {"secret": "secretRef", "configmap": "configMapRef", "cm": "configMapRef"}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -94,6 +97,18 @@ def variable(text: str) -> tuple[str, str]:
     for fault in value_faults(value):
         raise click.BadParameter(f"the value of {name} {fault}")
     return name, value
+
+
+def env_source(text: str) -> tuple[str, str]:
+    """Parses `secret/NAME` or `configmap/NAME` into the field of envFrom for such an object, and its name."""
+    kind, _, name = text.partition("/")
+    field = _ENV_SOURCES.get(kind.lower())
+    if field is None or not name:
+        raise click.BadParameter(f"{text!r} is not a source of variables; use secret/NAME or configmap/NAME")
+    fault = subdomain(name)
+    if fault:
+        raise click.BadParameter(f"{name!r} is not a name of an object: {fault}")
+    return field, name
 
 
 def value_faults(value: str) -> Iterator[str]:

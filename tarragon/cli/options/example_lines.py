@@ -12,7 +12,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "run": (
             "tarragon run job.yaml",
             "tarragon run train.py --workers 4 --gpus 1 -- --epochs 3",
-            "tarragon run job.yaml -e TOKEN --env-file .env",
+            "tarragon run job.yaml -e TOKEN --env-file .env --env-from secret/tracker",
             "tarragon run job.yaml --set spec.tfReplicaSpecs.Worker.replicas=4 --timeout 2h",
             "tarragon --context prod run --detach job.yaml",
         ),
