@@ -54,9 +54,19 @@ for epoch in (1, 2):
     while not pathlib.Path("seen").exists():
         time.sleep(0.01)
 """
-STUBBORN = (
-    "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('here', flush=True)\ntime.sleep(60)"
-)
+STUBBORN = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with open("pid", "w") as file:
+    file.write(str(os.getpid()))
+print("here", flush=True)
+time.sleep(60)
+"""
+
+
+def is_alive(shell: Shell) -> bool:
+    """Whether the process of STUBBORN still runs."""
+    return Path("/proc", (shell.folder / "pid").read_text()).exists()
 
 
 def kill_the_cluster(shell: Shell) -> None:
@@ -344,7 +354,7 @@ def test_ctrl_c_stops_the_job(shell: Shell) -> None:
     assert "[worker-0] step 2" in shell("logs", "digits").out
 
 
-def test_a_second_ctrl_c_waits_for_nobody(shell: Shell) -> None:
+def test_a_second_ctrl_c_returns_when_the_processes_are_killed(shell: Shell) -> None:
     going = shell.start("run", shell.file("job.yaml", worker("digits", STUBBORN)))
     going.until("here")
     going.signal(signal.SIGINT)
@@ -354,6 +364,7 @@ def test_a_second_ctrl_c_waits_for_nobody(shell: Shell) -> None:
 
     assert ended.code == 130
     assert "Killed tfjob/digits" in ended.err
+    assert not is_alive(shell)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["SIGTERM", "SIGHUP"])
@@ -501,6 +512,18 @@ def test_ctrl_c_after_the_result_does_not_wait_for_the_rest(shell: Shell) -> Non
     assert ended.code == 0
     assert "Ended evaluator-0, which still ran" in ended.err
     assert shell("get", "digits").out.splitlines()[1].split()[1] == "Succeeded"
+
+
+def test_two_ctrl_c_after_the_result_return_when_the_rest_is_killed(shell: Shell) -> None:
+    stubborn = command("python", "-c", STUBBORN.replace("time.sleep", "open('up', 'w').close()\ntime.sleep"))
+    going = shell.start("run", shell.file("job.yaml", job("digits", Chief=group(ONCE_UP), Evaluator=group(stubborn))))
+    going.until_err("Waiting up to ")
+    going.signal(signal.SIGINT)
+    going.until_err("Waiting for evaluator-0 to end after SIGTERM")
+    going.signal(signal.SIGINT)
+
+    assert going.ended().code == 0
+    assert not is_alive(shell)
 
 
 @pytest.mark.parametrize(("columns", "lines"), SIZES)

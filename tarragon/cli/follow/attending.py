@@ -22,10 +22,11 @@ from tarragon.cli.jobview.progress import Progress
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.output.interrupts import SignalHandler, handled_signals, is_lost_terminal
 from tarragon.cli.output.terminal import Terminal
-from tarragon.cli.targets.ending import delete_job, kill_job
+from tarragon.cli.targets.ending import delete_job, kill_job, wait_until_pods_gone
 from tarragon.cli.targets.pod_logs import unreadable_text
 from tarragon.cli.targets.stored_logs import log_size, raw_lines, runs_of_job
 from tarragon.client.errors import ApiError
+from tarragon.client.port import Client
 from tarragon.job.model import Replica
 from tarragon.localcluster.kubelet.node.machine import available_cpus
 
@@ -33,6 +34,8 @@ REDRAW_PERIOD = 0.1
 """Seconds between two redraws: fast enough to look live, slow enough to use little CPU."""
 
 
+KILL_TIMEOUT = 10.0
+"""Seconds to wait for the end of processes that were killed: one that waits for a dead disk may never end."""
 MAX_CATCH_UP_BYTES = 2**20
 """Bytes. A container that wrote more than this ran long enough for its log to be streamed."""
 
@@ -163,10 +166,23 @@ class FollowSession:
             await asyncio.gather(stopping, return_exceptions=True)
             async with self.target.writing(self._clock) as cluster:
                 await kill_job(cluster, self.follower.job)
+                await self._until_killed(cluster, signals)
             return FollowEnd.KILLED
         stopping.result()
         await asyncio.wait((following,), timeout=DRAIN_TIMEOUT)
         return FollowEnd.STOPPED
+
+    async def _until_killed(self, cluster: Client, signals: SignalHandler) -> None:
+        """Returns when no process of the job runs, at most after `KILL_TIMEOUT`, or at the user's wish."""
+        ending = asyncio.create_task(wait_until_pods_gone(cluster, self.follower.job, self._clock))
+        wanted = (ending, signals.third_interrupt, signals.terminated)
+        await asyncio.wait(wanted, timeout=KILL_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
+        if ending.done():
+            ending.result()
+            return
+        ending.cancel()
+        await asyncio.gather(ending, return_exceptions=True)
+        self._output.show_note("Its replicas are killed, but have not all ended yet.")
 
     async def _delete(self) -> None:
         async with self.target.writing(self._clock) as cluster:

@@ -13,6 +13,7 @@ from tarragon.cli.jobview.jobs import ClusterJob, pods_of
 from tarragon.cli.jobview.live import JobWatch
 from tarragon.cli.jobview.target import Notify
 from tarragon.cli.output.words import joined
+from tarragon.cli.targets.ending import KILL_GRACE
 from tarragon.client.errors import NotFound
 from tarragon.client.port import DeleteOptions
 from tarragon.job.model import EndsAfterJob, Replica
@@ -85,7 +86,7 @@ class RemainingPods:
         since, is_told = self._clock.monotonic(), False
         while remaining := await _unfinished(follower, live):
             if self._is_interrupted():
-                await _delete(live, remaining, grace_seconds=0)
+                await _delete(live, remaining, grace_seconds=KILL_GRACE)
             elif self._clock.monotonic() - since >= SILENT_SECONDS and not is_told:
                 is_told = True
                 self._note(f"Waiting for {_names(remaining)} to end after SIGTERM; Ctrl-C kills {_pronoun(remaining)}.")

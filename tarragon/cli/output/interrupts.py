@@ -17,17 +17,18 @@ SIGNAL_EXIT_BASE = 128
 class SignalHandler:
     """Futures for Ctrl-C and other signals: `terminated` has the number of SIGTERM or SIGHUP.
 
-    The first Ctrl-C asks to stop, the second one forces it. SIGTERM and SIGHUP (a shutdown, `kill`, a closed terminal)
-    end the command only: the job continues, now or at the next start.
+    The first Ctrl-C asks to stop, the second one forces it, the third one ends the wait for that. SIGTERM and SIGHUP
+    (a shutdown, `kill`, a closed terminal) end the command only: the job continues, now or at the next start.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.first_interrupt: asyncio.Future[None] = loop.create_future()
         self.second_interrupt: asyncio.Future[None] = loop.create_future()
+        self.third_interrupt: asyncio.Future[None] = loop.create_future()
         self.terminated: asyncio.Future[int] = loop.create_future()
 
     def on_interrupt(self) -> None:
-        for pressed in (self.first_interrupt, self.second_interrupt):
+        for pressed in (self.first_interrupt, self.second_interrupt, self.third_interrupt):
             if not pressed.done():
                 pressed.set_result(None)
                 return

@@ -16,6 +16,9 @@ from tarragon.kube.core import PODS
 
 SLOW_AFTER = 5.0
 """Seconds after which a waiting user is told which replicas still exist."""
+KILL_GRACE = 1
+"""Seconds between SIGTERM and SIGKILL for pods that are killed. With 0, the API server would remove a pod at once,
+while its processes still run: nobody could wait for their end."""
 
 
 async def delete_job(cluster: Client, job: ClusterJob, clock: Clock, note: Notify = lambda _: None) -> None:
@@ -59,7 +62,7 @@ async def _note_if_slow(live: JobWatch, job: ClusterJob, clock: Clock, note: Not
 
 
 async def kill_job(cluster: Client, job: ClusterJob) -> None:
-    """Deletes the job and kills its pods without a grace period."""
+    """Deletes the job and kills its pods after `KILL_GRACE` seconds. Does not wait for them."""
     listing = await cluster.list(PODS, Selector(namespace=job.key.namespace, label_selector=job.selector))
     with suppress(NotFound):
         await cluster.delete(
@@ -67,4 +70,16 @@ async def kill_job(cluster: Client, job: ClusterJob) -> None:
         )
     for _, pod in pods_of(job, listing.items):
         with suppress(NotFound):
-            await cluster.delete(PODS, pod.metadata.key, DeleteOptions(uid=pod.metadata.uid, grace_period_seconds=0))
+            options = DeleteOptions(uid=pod.metadata.uid, grace_period_seconds=KILL_GRACE)
+            await cluster.delete(PODS, pod.metadata.key, options)
+
+
+async def wait_until_pods_gone(cluster: Client, job: ClusterJob, clock: Clock) -> None:
+    """Returns when no pod of the job exists: the kubelet removes one when its processes have ended."""
+    live = JobWatch(cluster, job, clock)
+    async with live.watching():
+        await live.wait_for_change()
+        while live.error is None and any(True for _ in pods_of(job, live.pods)):
+            await live.wait_for_change()
+    if live.error is not None:
+        raise live.error
