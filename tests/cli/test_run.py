@@ -54,6 +54,12 @@ for epoch in (1, 2):
     while not pathlib.Path("seen").exists():
         time.sleep(0.01)
 """
+UNTIL_SIGTERM = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+print("here", flush=True)
+time.sleep(60)
+"""
 STUBBORN = """
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -352,6 +358,25 @@ def test_ctrl_c_stops_the_job(shell: Shell) -> None:
     assert "Stopped tfjob/digits: the job is deleted, its logs are kept." in ended.err
     assert shell("list").err == "No jobs in namespace default; -A shows all\n"
     assert "[worker-0] step 2" in shell("logs", "digits").out
+
+
+def test_ctrl_c_says_how_long_the_replicas_may_take(shell: Shell) -> None:
+    patient = "spec.tfReplicaSpecs.Worker.template.spec.terminationGracePeriodSeconds=7"
+    going = shell.start("run", shell.file("job.yaml", worker("digits", COUNTS.format(steps=600))), "--set", patient)
+    going.until("step 2")
+    going.signal(signal.SIGINT)
+
+    assert "Stopping tfjob/digits: waiting up to 7 s for its replicas to end" in going.ended().err
+
+
+def test_a_job_that_ends_well_after_ctrl_c_is_said_to_have_done_so(shell: Shell) -> None:
+    going = shell.start("run", shell.file("job.yaml", worker("digits", UNTIL_SIGTERM)))
+    going.until("here")
+    going.signal(signal.SIGINT)
+    ended = going.ended()
+
+    assert ended.code == 130
+    assert "Stopped tfjob/digits: all its replicas ended with exit code 0; the job is deleted" in ended.err
 
 
 def test_a_second_ctrl_c_returns_when_the_processes_are_killed(shell: Shell) -> None:

@@ -22,7 +22,7 @@ from tarragon.cli.jobview.progress import Progress
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.output.interrupts import SignalHandler, handled_signals, is_lost_terminal
 from tarragon.cli.output.terminal import Terminal
-from tarragon.cli.targets.ending import delete_job, kill_job, wait_until_pods_gone
+from tarragon.cli.targets.ending import delete_job, kill_job, longest_grace, wait_until_pods_gone
 from tarragon.cli.targets.pod_logs import unreadable_text
 from tarragon.cli.targets.stored_logs import log_size, raw_lines, runs_of_job
 from tarragon.client.errors import ApiError
@@ -153,9 +153,10 @@ class FollowSession:
                 self.streamer.report_missed(instance, raw_lines(run))
 
     async def _stop(self, following: asyncio.Task[None], signals: SignalHandler) -> FollowEnd:
-        name = self.follower.job.name
+        job = self.follower.job
         self._output.show_note(
-            f"Stopping {name}: waiting for its replicas to terminate; press Ctrl-C again to kill them."
+            f"Stopping {job.name}: waiting up to {longest_grace(job)} s for its replicas to end; "
+            "press Ctrl-C again to kill them."
         )
         stopping = asyncio.create_task(self._delete())
         await asyncio.wait(

@@ -53,7 +53,9 @@ def report_outcome(attended: FollowSession, how: FollowEnd, limit: float | None,
         case FollowEnd.FINISHED:
             return report_result(attended, paint)
         case FollowEnd.STOPPED:
-            _say(f"Stopped {name}: the job is deleted{_kept(where, follower.job)}.", _logs(where, follower.job))
+            how_well = "all its replicas ended with exit code 0; " if _ended_well(where, follower.job) else ""
+            deleted = f"the job is deleted{_kept(where, follower.job)}"
+            _say(f"Stopped {name}: {how_well}{deleted}.", _logs(where, follower.job))
             return INTERRUPTED_CODE
         case FollowEnd.KILLED:
             _say(f"Killed {name}: the job is deleted{_kept(where, follower.job)}.", _logs(where, follower.job))
@@ -154,6 +156,13 @@ def still_running_message(job: ClusterJob, running: Sequence[Replica], end: str)
     held = f" and {hold} {count_of_gpus(gpus)}" if gpus else ""
     names = joined([str(replica) for replica in running])
     return f"{names} still {verb}{held}, because cleanPodPolicy is None; `{end}` ends {them}."
+
+
+def _ended_well(where: ClusterTarget, job: ClusterJob) -> bool:
+    """Whether the last run of every replica ended with exit code 0: on their own, or in answer to SIGTERM."""
+    runs = [run for run in runs_of_job(where.nodes_folder, job) if run.container == job.framework.main_container]
+    last = {run.replica: run.exit_code for run in sorted(runs, key=lambda run: run.started)}
+    return len(last) == sum(job.requested.values()) > 0 and not any(last.values()) and None not in last.values()
 
 
 def _kept(where: ClusterTarget, job: ClusterJob) -> str:

@@ -8,14 +8,18 @@ from contextlib import suppress
 from tarragon.base.clock import Clock
 from tarragon.cli.jobview.jobs import ClusterJob, pods_of
 from tarragon.cli.jobview.live import JobWatch
+from tarragon.cli.jobview.pod_templates import pod_templates
 from tarragon.cli.jobview.target import Notify
 from tarragon.cli.output.words import joined
 from tarragon.client.errors import NotFound
 from tarragon.client.port import Client, DeleteOptions, Selector
 from tarragon.kube.core import PODS
+from tarragon.kube.meta import Json
 
 SLOW_AFTER = 5.0
 """Seconds after which a waiting user is told which replicas still exist."""
+DEFAULT_GRACE = 30
+"""Seconds that Kubernetes gives a pod between SIGTERM and SIGKILL if its spec says nothing."""
 KILL_GRACE = 1
 """Seconds between SIGTERM and SIGKILL for pods that are killed. With 0, the API server would remove a pod at once,
 while its processes still run: nobody could wait for their end."""
@@ -59,6 +63,16 @@ async def _note_if_slow(live: JobWatch, job: ClusterJob, clock: Clock, note: Not
         f"{job.name} is terminating; remaining: {remaining or 'the job itself'}. "
         "Ctrl-C stops waiting, the deletion continues."
     )
+
+
+def longest_grace(job: ClusterJob) -> int:
+    """Returns the seconds after which the last replica of a deleted job is killed."""
+    specs = [template["spec"] for _, template in pod_templates({"spec": job.object.spec})]
+    return max((_grace(spec.get("terminationGracePeriodSeconds")) for spec in specs), default=DEFAULT_GRACE)
+
+
+def _grace(seconds: Json) -> int:
+    return seconds if isinstance(seconds, int) else DEFAULT_GRACE
 
 
 async def kill_job(cluster: Client, job: ClusterJob) -> None:
