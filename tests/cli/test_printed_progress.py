@@ -77,9 +77,18 @@ def test_a_container_that_was_restarted_begins_anew() -> None:
 def test_a_job_that_does_not_run_keeps_what_is_on_record() -> None:
     printed = PrintedProgress(worker(0))
     printed.read(worker(0), ["step 55 of 4000"], at(1))
+    suspended = progress({worker(0): pod(worker(0))}, status=JobStatus(phase=Phase.SUSPENDED))
+
+    assert text(printed, suspended) == ""
+
+
+def test_the_end_of_a_job_shows_nothing_older_than_its_log() -> None:
+    printed = PrintedProgress(worker(0))
+    printed.read(worker(0), ["step 96 of 96, loss 0.521"], at(2))
+    on_record = TrainingProgress(updated_at=at(1), done=64, total=96, source=Source.LOG)
     over = progress({worker(0): pod(worker(0), ended(0))}, status=JobStatus(phase=Phase.SUCCEEDED))
 
-    assert text(printed, over) == ""
+    assert text(printed, replace(over, training=on_record)) == "step 96/96 (100 %) · loss 0.521"
 
 
 def test_of_many_lines_at_once_the_last_ones_are_read() -> None:

@@ -44,7 +44,7 @@ class PrintedProgress:
         """Returns the job's progress, with what its log says of the training unless the program reports it itself."""
         self.has_news = False
         self._begin_run(progress)
-        if self._read_at is None or progress.state != RUNNING:
+        if self._read_at is None or not (progress.state == RUNNING or progress.is_final):
             return progress
         recorded = progress.training
         pod_uid = recorded.pod_uid if recorded is not None else ""
