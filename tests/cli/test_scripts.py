@@ -124,8 +124,21 @@ def test_two_runs_of_a_script_at_once_have_two_names(shell: Shell) -> None:
     assert "tfjob/wait is still Running, so this job is wait-2" in second.err
     assert re.search(r"^  follow wait   .*tarragon logs wait --follow$", second.err, re.MULTILINE)
     assert re.search(r"^  end wait      .*tarragon delete wait$", second.err, re.MULTILINE)
+    assert f"  Both work in {shell.folder}: they share the files there, such as checkpoints.\n" in second.err
     assert "tfjob/wait-2 created" in second.err
     assert "will be replaced" in shell("submit", "wait.py", "--", "a").err
+
+
+def test_two_runs_in_two_folders_share_no_files(shell: Shell) -> None:
+    shell.file("wait.py", UNTIL_TWO_ARE_THERE)
+    (shell.folder / "other").mkdir()
+    shell.file("other/wait.py", UNTIL_TWO_ARE_THERE)
+    assert shell("submit", "wait.py", "--", "a").code == 0
+
+    elsewhere = dataclasses.replace(shell, folder=shell.folder / "other")("submit", "wait.py", "--", "b")
+
+    assert "so this job is wait-2" in elsewhere.err
+    assert "Both work in" not in elsewhere.err
 
 
 def test_a_chosen_name_is_not_changed(shell: Shell) -> None:

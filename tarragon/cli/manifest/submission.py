@@ -10,12 +10,14 @@ from itertools import count
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.cli.jobview.jobs import ClusterJob, read_job
+from tarragon.cli.jobview.pod_templates import pod_templates
 from tarragon.cli.jobview.progress import wait_of
 from tarragon.cli.jobview.target import ClusterTarget, Notify
 from tarragon.cli.manifest.comparison import compare_job as compared
 from tarragon.cli.manifest.comparison import compare_object
 from tarragon.cli.manifest.dependencies import missing_dependencies
 from tarragon.cli.manifest.loading import LoadedJob
+from tarragon.cli.manifest.local_images import WORKDIR
 from tarragon.cli.manifest.unbindable_claims import unbindable_claims
 from tarragon.cli.output.words import age
 from tarragon.cli.targets.ending import delete_job
@@ -104,18 +106,21 @@ class Submitter:
                 if loaded.numbered is None:
                     raise
                 loaded = loaded.numbered(await self._free_number(loaded, base))
-                self.note(self._numbered_text(taken, str(loaded.job["metadata"]["name"])))
+                self.note(self._numbered_text(taken, loaded))
 
-    def _numbered_text(self, taken: JobExists, name: str) -> str:
-        """Says why the job of a script is called `name`. Its former job may run since a `run` that was killed."""
+    def _numbered_text(self, taken: JobExists, loaded: LoadedJob) -> str:
+        """Says why the job of a script has its name. Its former job may run since a `run` that was killed."""
         former, key = taken.former, taken.former.command_key
+        name = str(loaded.job["metadata"]["name"])
         if former.status.phase.is_final:
             return f"{taken.summary}; this is {name}\n  {taken.remedy}"
         is_suspended = former.status.phase is Phase.SUSPENDED
         goes_on = ("resume", "resume") if is_suspended else ("follow", "logs --follow")
         steps = [(f"{label} {former.key.name}", verb) for label, verb in (goes_on, ("end", "delete"))]
-        commands = next_commands(self.target.command_prefix, key, steps)
-        return "\n".join([f"{former.name} is still {former.state}, so this job is {name}", *commands])
+        lines = [f"{former.name} is still {former.state}, so this job is {name}"]
+        if folder := _shared_folder(former, loaded):
+            lines.append(f"  Both work in {folder}: they share the files there, such as checkpoints.")
+        return "\n".join([*lines, *next_commands(self.target.command_prefix, key, steps)])
 
     async def preview(self, loaded: LoadedJob) -> SubmissionPreview:
         """Returns what `submit` would create, and reports what would become of a job of that name. Changes nothing."""
@@ -129,7 +134,7 @@ class Submitter:
                 self.note(f"{taken.summary}; {what}")
                 return SubmissionPreview(loaded, is_taken=True)
             free = loaded.numbered(await self._free_number(loaded, name))
-            self.note(self._numbered_text(taken, str(free.job["metadata"]["name"])))
+            self.note(self._numbered_text(taken, free))
             return await self.preview(free)
         if former is not None:
             self.note(self._replacement(former, "would"))
@@ -286,6 +291,17 @@ class Submitter:
         waits = wait_of(former.status)
         can_never_start = self.target.is_local and waits is not None and waits.code == NEVER_FITS
         return former.status.phase.is_final or can_never_start
+
+
+def _shared_folder(former: ClusterJob, loaded: LoadedJob) -> str:
+    """Returns the folder of this machine in which replicas of both jobs start; empty if there is none."""
+    shared = _folders({"spec": former.object.spec}) & _folders(loaded.job)
+    return min(shared, default="")
+
+
+def _folders(job: JsonObject) -> set[str]:
+    annotations = [(template.get("metadata") or {}).get("annotations") or {} for _, template in pod_templates(job)]
+    return {str(given[WORKDIR]) for given in annotations if WORKDIR in given}
 
 
 def job_differs_error(job: ClusterJob, target: ClusterTarget) -> TarragonError:
