@@ -8,7 +8,8 @@ import tensorflow as tf
 folder = sys.argv[1]
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 with strategy.scope():
-    model = tf.keras.Sequential([tf.keras.layers.Dense(8, activation="relu"), tf.keras.layers.Dense(1)])
+    layers = [tf.keras.Input((4,)), tf.keras.layers.Dense(8, activation="relu"), tf.keras.layers.Dense(1)]
+    model = tf.keras.Sequential(layers)
     model.compile(optimizer="sgd", loss="mse")
 
 images = np.random.RandomState(0).rand(64, 4).astype("float32")

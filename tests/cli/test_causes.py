@@ -53,6 +53,14 @@ def remedy(line: str) -> str:
         ),
         ("AttributeError: module 'keras.utils' has no attribute 'experimental'", "under ParameterServerStrategy"),
         ("ImportError: Keras cannot be imported. Check that it is installed.", "asks for Keras 2, which /envs/tf"),
+        (
+            "ValueError: To use the BackupAndRestore callback, you model must be built before you call `fit()`.…",
+            "BackupAndRestore has a model that is not built: it does not know the shape of its input",
+        ),
+        (
+            "ValueError: Weights for model 'sequential' have not yet been created. Weights are …",
+            "the model is not built: it does not know the shape of its input",
+        ),
         ("AttributeError: module 'tensorflow' has no attribute 'estimator'", "estimators, which TensorFlow 2.16 has"),
         ("AttributeError: module 'tensorflow.compat.v1' has no attribute 'estimator'", "estimators, which TensorFlow"),
         ("AttributeError: module 'keras._tf_keras.keras' has no attribute 'estimator'", "estimators, which TensorFlow"),

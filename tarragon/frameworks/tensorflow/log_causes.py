@@ -20,6 +20,8 @@ _USE_KERAS_2 = (
     "with -e TF_USE_LEGACY_KERAS=1"
 )
 
+_BUILD_THE_MODEL = "begin it with an Input layer, keras.Input(shape), or call model.build(input_shape) before fit"
+
 LOG_CAUSES: Sequence[LogCause] = (
     LogCause(
         r"unsupported type \(<class 'tensorflow\.python\.distribute\.values\.PerReplica'>\)",
@@ -31,6 +33,17 @@ LOG_CAUSES: Sequence[LogCause] = (
         r"|module 'keras\.utils' has no attribute 'experimental'",
         "Keras 3 can't train a model under ParameterServerStrategy",
         _USE_KERAS_2 + "; a custom training loop works with Keras 3",
+    ),
+    LogCause(
+        # Keras 2 only warns of this, in the same words.
+        r"ValueError: To use the BackupAndRestore callback, your? model must be built",
+        "the callback BackupAndRestore has a model that is not built: it does not know the shape of its input",
+        _BUILD_THE_MODEL,
+    ),
+    LogCause(
+        r"Weights for model '[^']*' have not yet been created",
+        "the model is not built: it does not know the shape of its input before its first batch",
+        _BUILD_THE_MODEL,
     ),
     LogCause(
         r"Keras cannot be imported\. Check that it is installed|No module named '?tf_keras\b",
