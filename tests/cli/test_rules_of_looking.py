@@ -16,7 +16,7 @@ import pytest
 
 from tarragon.cli.jobs.listing import sort_jobs
 from tarragon.cli.jobview.queueing import job_key, queue_positions
-from tarragon.cli.jobview.rows import HEADER, fit_width, header, job_row
+from tarragon.cli.jobview.rows import HEADER, WIDE, fit_wide_table, fit_width, header, job_row
 from tarragon.cli.options.states import complete_states
 from tarragon.cli.output.style import STATES
 from tarragon.frameworks.kubeflow.fields import WORKER
@@ -236,7 +236,19 @@ def test_rule_23_a_small_terminal_does_without_what_says_nothing() -> None:
     rows = [header(**facts), job_row(running, at(5), **facts), [*job_row(running, at(5), **facts)[:-1], "x" * 60]]
 
     assert fit_width(rows, 200) == rows
-    assert fit_width(rows, 80)[0] == ("NAME", "STATE", "READY", "AGE", "PROGRESS OR REASON")
+    assert fit_width(rows, 85)[0] == ("NAME", "STATE", "READY", "AGE", "PROGRESS OR REASON")
+
+
+def test_rule_23_a_small_terminal_shows_the_progress_rather_than_the_age() -> None:
+    said = "step 4/60 (6 %) · loss 0.2134 · 12s left"
+    cells = ("digits-of-a-person", "Running", "2/2", "1", "-", "1", "12s", "3m", said)
+
+    shown = fit_width([HEADER, cells, ("b", "Waiting", "0/1", "-", "1", "0", "-", "3m", "Insufficient")], 80)
+    wide = fit_wide_table([WIDE, (*cells[:-1], "TFJob", "worker 2", "local", said)], 80)
+
+    assert shown[0] == ("NAME", "STATE", "GPUS", "QUEUE", "PROGRESS OR REASON")
+    assert sum(max(map(len, column)) + 3 for column in zip(*shown, strict=True)) - 3 <= 80 + len(said) - 36
+    assert {"READY", "RESTARTS", "DURATION", "AGE", "NODES"} <= {*wide[0]}
 
 
 def test_rule_23_long_names_keep_their_ends_where_there_is_no_room_for_all() -> None:

@@ -113,6 +113,16 @@ def test_columns_that_say_nothing_leave_their_room_where_there_is_little() -> No
     assert "GPUS" in rows(view([job("a", gpus=2)]))[2]
 
 
+def test_a_small_terminal_shows_the_progress_rather_than_the_age() -> None:
+    each = replace(job("a-training-with-a-name", gpus=2), reason="", restarts=1)
+    said = "step 30/60 (50 %) · loss 0.2134"
+
+    drawing = rows(view([each], progress={each.key: said}))
+
+    assert said in drawing[3]
+    assert "AGE" not in drawing[2]
+
+
 def test_how_far_a_training_is_stands_beside_it() -> None:
     each = replace(job("a"), reason="")
 

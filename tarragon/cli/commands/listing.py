@@ -12,7 +12,6 @@ from tarragon.base.clock import Clock, SystemClock
 from tarragon.cli.jobs.listing import SORT_KEYS, JobTable, sort_jobs
 from tarragon.cli.jobview.jobs import ClusterJob, list_jobs, list_raw_jobs
 from tarragon.cli.jobview.queueing import JobKey, is_queued, queue_positions
-from tarragon.cli.jobview.rows import fit_width
 from tarragon.cli.jobview.target import ClusterReader
 from tarragon.cli.options.formats import FORMATTERS, OUTPUT_FORMATS, list_object, print_table, without_managed_fields
 from tarragon.cli.options.notes import print_note
@@ -144,5 +143,5 @@ async def _queue(reader: ClusterReader, jobs: Sequence[ClusterJob], selection: S
 def _show(rows: Sequence[Sequence[str]], wanted: JobTable) -> None:
     """Print the table; a narrow terminal omits columns without information, a file gets all of them."""
     if sink_of(sys.stdout) is Sink.TERMINAL:
-        rows = fit_width(rows, size(sys.stdout).columns)
+        rows = wanted.fitted(rows, size(sys.stdout).columns)
     print_table(rows, wanted.settings, shown=None if wanted.has_header else len(rows) - 1)

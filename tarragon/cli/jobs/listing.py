@@ -10,7 +10,7 @@ from types import MappingProxyType
 from tarragon.cli.jobview.gpus import accelerators_of_job
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.queueing import JobKey, job_key
-from tarragon.cli.jobview.rows import current_size, header, job_row, restarts
+from tarragon.cli.jobview.rows import current_size, fit_wide_table, fit_width, header, job_row, restarts
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.client.port import Selector
@@ -74,6 +74,10 @@ class JobTable:
             names_kind=self.names_kind,
             place=queue.get(job_key(job)),
         )
+
+    def fitted(self, rows: Sequence[Sequence[str]], width: int) -> Sequence[Sequence[str]]:
+        """Returns the header and the rows with the columns that a terminal of this width has room for."""
+        return fit_wide_table(rows, width) if self.form == "wide" else fit_width(rows, width)
 
 
 def sort_jobs(jobs: Iterable[ClusterJob], order: str, queue: Mapping[JobKey, int]) -> Sequence[ClusterJob]:

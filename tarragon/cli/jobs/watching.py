@@ -15,7 +15,7 @@ from tarragon.base.errors import TarragonError
 from tarragon.cli.jobs.listing import JobTable, sort_jobs
 from tarragon.cli.jobview.jobs import ClusterJob, is_required, list_jobs, read_job
 from tarragon.cli.jobview.queueing import JobKey, job_key, queue_positions
-from tarragon.cli.jobview.rows import deleted_row, fit_width, min_width_row
+from tarragon.cli.jobview.rows import deleted_row, min_width_row
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.options.formats import print_table, table_lines
 from tarragon.cli.options.notes import print_note
@@ -151,7 +151,7 @@ class RedrawnTable:
         jobs = sort_jobs(filter(self._wanted.shows, self._jobs.values()), self._wanted.order, queue)
         table = self._wanted.naming_kinds_of(jobs)
         rows = [table.header, *(table.row(job, now, queue) for job in jobs[: room.lines - 3])]
-        drawn = table_lines(fit_width(rows, room.columns), self._wanted.settings, room.columns - 1)
+        drawn = table_lines(table.fitted(rows, room.columns), self._wanted.settings, room.columns - 1)
         if len(jobs) > room.lines - 3:
             drawn.append(f"and {len(jobs) - room.lines + 3} more; see `top`")
         self._screen.show(drawn if self._wanted.has_header else drawn[1:])

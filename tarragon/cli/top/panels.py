@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tarragon.base.quantity import format_decimal
+from tarragon.cli.jobview.rows import MIN_REASON_WIDTH
 from tarragon.cli.output.style import REPLICA_TYPES, STATES, Paint
 from tarragon.cli.output.wrapping import wrap
 from tarragon.cli.top.job_rows import JobRow
 from tarragon.cli.top.page_state import PageState, Panel
-from tarragon.cli.top.table import Column, TableRow, pad_or_cut, render_table
+from tarragon.cli.top.table import Column, TableRow, pad_or_cut, remaining_width, render_table
 from tarragon.cli.top.view import Frame, View, visible_jobs, visible_rows
 
 WIDE_TERMINAL = 140
 """Terminal width from which all columns are shown."""
+LEFT_OUT = ("AGE", "READY", "RST")
+"""Columns that a narrow terminal leaves out, in this order, until the last column has its MIN_REASON_WIDTH."""
 
 
 def render_jobs(view: View, place: PageState, frame: Frame, paint: Paint, room: int) -> list[str]:
     shown = visible_jobs(view, place, frame.height)
-    columns = _columns(view, shown, frame)
+    columns = _fitting(_columns(view, shown, frame), shown, view, frame)
     lines = [
         TableRow(
             _cells(each, view, frame, columns),
@@ -65,6 +69,22 @@ def _columns(view: View, shown: Sequence[JobRow], frame: Frame) -> list[Column]:
     return [*columns, Column("PROGRESS OR REASON")]
 
 
+def _fitting(columns: Sequence[Column], shown: Sequence[JobRow], view: View, frame: Frame) -> Sequence[Column]:
+    """Return the columns without those for which there is no room beside the progress of the jobs, or the reason."""
+    last = columns[-1]
+    if not any(_progress_or_reason(each, view) for each in shown):
+        return columns
+    kept = columns
+    for title in LEFT_OUT:
+        if remaining_width(kept, [_cells(each, view, frame, kept) for each in shown], frame.width) < MIN_REASON_WIDTH:
+            kept = [column for column in kept if column.title != title]
+    return [*kept[:-1], replace(last, min_width=MIN_REASON_WIDTH)]
+
+
+def _progress_or_reason(each: JobRow, view: View) -> str:
+    return each.reason or view.progress.get(each.key, "")
+
+
 def _cells(each: JobRow, view: View, frame: Frame, columns: Sequence[Column]) -> list[str]:
     place = view.queue.get(each.key)
     all_cells = {
@@ -79,7 +99,7 @@ def _cells(each: JobRow, view: View, frame: Frame, columns: Sequence[Column]) ->
         "AGE": each.age(frame.now),
         "KIND": each.job.framework.kind,
         "REPLICAS": each.replicas,
-        "PROGRESS OR REASON": each.reason or view.progress.get(each.key, ""),
+        "PROGRESS OR REASON": _progress_or_reason(each, view),
     }
     return [all_cells[column.title] for column in columns]
 

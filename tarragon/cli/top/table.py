@@ -41,11 +41,7 @@ class TableRow:
 
 def column_widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> Sequence[int]:
     """Return the widths of the columns that fit: the first one shrinks, the last one gets the remaining width."""
-    found = [
-        min(column.max_width, max([len(column.title), column.min_width, *(cell_width(row[place]) for row in rows)]))
-        for place, column in enumerate(columns)
-    ]
-    found[-1] = len(columns[-1].title)
+    found = _needed_widths(columns, rows)
     excess = sum(found) + GAP * len(found) - width
     found[0] = max(min(MIN_FIRST_COLUMN, found[0]), found[0] - max(0, excess))
     room = width - GAP
@@ -57,6 +53,19 @@ def column_widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], widt
         room -= result[-1] + GAP
     result[-1] += max(0, room + GAP)
     return result
+
+
+def remaining_width(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> int:
+    """Return the width that the last column gets if no other one shrinks."""
+    return width - sum(_needed_widths(columns, rows)[:-1]) - GAP * len(columns)
+
+
+def _needed_widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
+    found = [
+        min(column.max_width, max([len(column.title), column.min_width, *(cell_width(row[place]) for row in rows)]))
+        for place, column in enumerate(columns)
+    ]
+    return [*found[:-1], max(len(columns[-1].title), columns[-1].min_width)]
 
 
 def render_table(columns: Sequence[Column], lines: Sequence[TableRow], width: int, paint: Paint) -> list[str]:
