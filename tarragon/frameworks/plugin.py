@@ -349,6 +349,10 @@ def _one_program(_: TrainingJob, __: ReplicaType) -> int:
     return 1
 
 
+def _own_metrics(_: TrainingJob) -> bool:
+    return False
+
+
 def _no_objects(_: JobObservation) -> Iterator[OwnedObject]:
     return iter(())
 
@@ -423,3 +427,5 @@ class Framework:
         _no_needs
     )
     """What a program of these modules needs in an environment with these packages and versions."""
+    bars_sum_metrics: Callable[[TrainingJob], bool] = _own_metrics
+    """Whether bars in the job's logs may show sums over its workers until an epoch is over, instead of metrics."""

@@ -28,6 +28,10 @@ class LogProgress:
     bare: Count | None = None
     """The last line that was nothing but two numbers."""
     metrics: Mapping[str, str] = field(default_factory=dict)
+    is_end_pending: bool = False
+    """Whether the last bar said that its epoch is not over, as one with all steps done may: another one follows."""
+    bars_sum_metrics: bool = False
+    """Whether bars show sums over the workers until their epoch is over: then the metrics are those at its end."""
 
     def after(self, lines: Sequence[str], *, is_cut: bool = False) -> LogProgress:
         """Return what the log says with these lines, too. `is_cut` says that the last one is still being written."""
@@ -49,8 +53,10 @@ class LogProgress:
             counted = _with_steps(state, line, line.steps)
             if counted is state:  # those of a validation
                 return state
-            state = counted
-        return replace(state, metrics={**state.metrics, **line.metrics}) if line.metrics else state
+            state = replace(counted, is_end_pending=line.is_before_end)
+        if not line.metrics or (line.is_before_end and self.bars_sum_metrics):
+            return state
+        return replace(state, metrics={**state.metrics, **line.metrics})
 
     def progress(self, now: dt.datetime, pod_uid: str = "") -> Progress | None:
         """Return the progress as of `now`; None while the log says nothing about it."""
@@ -67,11 +73,6 @@ class LogProgress:
             pod_uid=pod_uid,
             source=Source.LOG,
         )
-
-
-def printed_progress(lines: Sequence[str], now: dt.datetime) -> Progress | None:
-    """Return the progress that these lines show; None if they show none."""
-    return LogProgress().after(lines).progress(now)
 
 
 def _is_next(before: Count | None, steps: Count | None) -> bool:
@@ -147,7 +148,9 @@ def _of_epoch(state: LogProgress, steps: Count) -> LogProgress:
     """Count the steps of an epoch. Its first bar is that of the training; others are validations."""
     known = state.steps if state.steps_are_of_epoch else None
     is_other = known is not None and known.total != steps.total and known.done > 0
-    if state.is_epoch_over or is_other or (known is not None and known.done == known.total):
+    has_ended = known is not None and known.done == known.total
+    is_end = state.is_end_pending and steps.done == steps.total
+    if state.is_epoch_over or is_other or (has_ended and not is_end):
         return state
     return replace(state, steps=steps, steps_are_of_epoch=True)
 

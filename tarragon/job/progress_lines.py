@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tarragon.job.log_rendering import render_line
 from tarragon.job.progress import MAX_COUNT, MAX_SECONDS
@@ -44,6 +44,8 @@ class ProgressLine:
     is_bar: bool = False
     is_bare: bool = False
     """Whether the line is nothing but two numbers: another such line has to show that they are a progress."""
+    is_before_end: bool = False
+    """Whether it is a bar of Keras 2 of an epoch that is not over: such a bar says when that will be."""
     metrics: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -188,7 +190,7 @@ def _lightning(text: str) -> ProgressLine | None:
 
 def _keras(text: str) -> ProgressLine | None:
     found = _KERAS.match(text)
-    return None if found is None else _bar(found, None, text)
+    return None if found is None else replace(_bar(found, None, text), is_before_end="ETA: " in found[0])
 
 
 def _bar(found: re.Match[str], epoch: Count | None, text: str) -> ProgressLine:

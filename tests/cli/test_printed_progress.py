@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tarragon.cli.follow.printed_progress import MOST_LINES, PrintedProgress
 from tarragon.cli.jobview.progress import Progress
+from tarragon.job.log_progress import LogProgress
 from tarragon.job.phase import Phase
 from tarragon.job.progress import Progress as TrainingProgress
 from tarragon.job.progress import Source, progress_text
@@ -26,7 +27,7 @@ def text(printed: PrintedProgress, seen: Progress) -> str:
 
 
 def test_the_lines_of_keras_are_understood_as_the_operator_understands_them() -> None:
-    printed = PrintedProgress(worker(0))
+    printed = PrintedProgress(worker(0), LogProgress())
     for line in (LOGS / "keras-verbose-2.log").read_text().splitlines()[:4]:
         printed.read(worker(0), [line], at(1))
 
@@ -34,7 +35,7 @@ def test_the_lines_of_keras_are_understood_as_the_operator_understands_them() ->
 
 
 def test_a_bar_is_understood_while_its_line_grows() -> None:
-    printed = PrintedProgress(worker(0))
+    printed = PrintedProgress(worker(0), LogProgress())
     printed.read(worker(0), ["Epoch 1/2"], at(1))
     printed.read_unfinished(
         worker(0), "\r1/100 ━ 0s 9ms/step - loss: 0.9000\r37/100 ━━━ 0s 9ms/step - loss: 0.50", at(1)
@@ -46,16 +47,16 @@ def test_a_bar_is_understood_while_its_line_grows() -> None:
 
 
 def test_only_the_replica_that_decides_the_job_says_how_far_it_is() -> None:
-    printed = PrintedProgress(worker(0))
+    printed = PrintedProgress(worker(0), LogProgress())
     printed.read(worker(0), ["step 55 of 4000, loss 0.719"], at(1))
     printed.read(worker(1), ["step 3 of 4000, loss 0.9"], at(1))
 
     assert text(printed, running()) == "step 55/4,000 (1 %) · loss 0.719"
-    assert text(PrintedProgress(None), running()) == ""
+    assert text(PrintedProgress(None, LogProgress()), running()) == ""
 
 
 def test_what_the_program_reports_counts_more_than_what_it_prints() -> None:
-    printed = PrintedProgress(worker(0))
+    printed = PrintedProgress(worker(0), LogProgress())
     printed.read(worker(0), ["step 55 of 4000, loss 0.719"], at(1))
     reported = TrainingProgress(updated_at=at(0), done=50, total=4000, pod_uid="u")
     read_before = replace(reported, source=Source.LOG)
@@ -65,7 +66,7 @@ def test_what_the_program_reports_counts_more_than_what_it_prints() -> None:
 
 
 def test_a_container_that_was_restarted_begins_anew() -> None:
-    printed = PrintedProgress(worker(0))
+    printed = PrintedProgress(worker(0), LogProgress())
     printed.read(worker(0), ["step 55 of 4000"], at(1))
     assert text(printed, running()) == "step 55/4,000 (1 %)"
 
@@ -75,7 +76,7 @@ def test_a_container_that_was_restarted_begins_anew() -> None:
 
 
 def test_a_job_that_does_not_run_keeps_what_is_on_record() -> None:
-    printed = PrintedProgress(worker(0))
+    printed = PrintedProgress(worker(0), LogProgress())
     printed.read(worker(0), ["step 55 of 4000"], at(1))
     suspended = progress({worker(0): pod(worker(0))}, status=JobStatus(phase=Phase.SUSPENDED))
 
@@ -92,7 +93,7 @@ def test_the_end_of_a_job_shows_nothing_older_than_its_log() -> None:
 
 
 def test_of_many_lines_at_once_the_last_ones_are_read() -> None:
-    printed = PrintedProgress(worker(0))
+    printed = PrintedProgress(worker(0), LogProgress())
     printed.read(worker(0), [f"step {number} of 4000" for number in range(MOST_LINES * 3)], at(1))
 
     assert text(printed, running()) == f"step {MOST_LINES * 3 - 1}/4,000 (14 %)"

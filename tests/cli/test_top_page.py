@@ -20,6 +20,7 @@ from tarragon.cli.top.page_state import PageState, Panel
 from tarragon.cli.top.table import Column, TableRow, render_table
 from tarragon.cli.top.view import Frame, ReplicaRow, View, panel_heights
 from tarragon.frameworks.registry import FRAMEWORKS
+from tarragon.job.log_progress import LogProgress
 from tarragon.kube.codec import decode, format_time
 from tarragon.kube.core import Container, Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceRequirements
 from tarragon.kube.meta import CustomObject, ObjectMeta
@@ -141,13 +142,13 @@ def test_how_far_a_training_is_stands_beside_it() -> None:
     ],
 )
 def test_the_numbers_of_a_line_are_how_far_a_training_is(line: str, progress: str) -> None:
-    assert training_progress([line], at(0)) == progress
+    assert training_progress(LogProgress(), [line], at(0)) == progress
 
 
 def test_the_newest_line_with_numbers_counts() -> None:
     lines = ["step 1 loss 0.9", "step 2 loss 0.8", "saving a checkpoint"]
 
-    assert training_progress(lines, at(0)) == "step 2 · loss 0.8"
+    assert training_progress(LogProgress(), lines, at(0)) == "step 2 · loss 0.8"
 
 
 def test_who_has_no_jobs_is_told_how_to_start_one_and_where_else_to_look() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from pathlib import Path
 from time import process_time
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.job.log_progress import LogProgress, printed_progress
+from tarragon.job.log_progress import LogProgress
 from tarragon.job.progress import Progress, Source, Unit, amount_text
 from tarragon.job.progress_lines import progress_line
 
@@ -21,8 +22,12 @@ def lines_of(name: str) -> list[str]:
     return (LOGS / name).read_bytes().decode().split("\n")
 
 
+def printed_progress(lines: Sequence[str]) -> Progress | None:
+    return LogProgress().after(lines).progress(NOW)
+
+
 def amount(*lines: str) -> str:
-    progress = printed_progress(lines, NOW)
+    progress = printed_progress(lines)
     return "" if progress is None else amount_text(progress)
 
 
@@ -190,7 +195,7 @@ def test_the_bar_of_an_evaluation_is_not_that_of_the_training() -> None:
     before = ["Epoch 2/3", "10/10 - 0s - 5ms/step - loss: 0.6922"]
     evaluation = "4/4 - 0s - 3ms/step - loss: 0.9916"
 
-    progress = printed_progress([*before, evaluation], NOW)
+    progress = printed_progress([*before, evaluation])
 
     assert amount(*before, evaluation) == amount(*before) == "step 20/30 (66 %)"
     assert progress is not None
@@ -201,6 +206,20 @@ def test_keras_2_is_read_too() -> None:
     bar = "100/938 [==>...........................] - ETA: 1s - loss: 0.3 - accuracy: 0.9"
 
     assert amount("Epoch 1/2", bar) == "step 100/1,876 (5 %)"
+
+
+def test_bars_of_several_workers_show_metrics_at_the_ends_of_epochs_only() -> None:
+    bar = "{}/60 [==>...........................] - ETA: 1s - loss: 2.566 - accuracy: 3.03"
+    states = [*("Epoch 1/2", bar.format(4), bar.format(60)), "60/60 [====] - 1s 9ms/step - loss: 0.53 - accuracy: 0.8"]
+    log, seen = LogProgress(bars_sum_metrics=True), []
+    for line in [*states, "Epoch 2/2", bar.format(7)]:
+        log = log.after([line])
+        seen.append(log.progress(NOW))
+
+    assert [None if each is None else (each.done, each.loss) for each in seen] == [
+        *((0, ""), (4, ""), (60, ""), (60, "0.53"), (60, "0.53"), (67, "0.53"))
+    ]
+    assert LogProgress().after(["Epoch 1/2", bar.format(4)]).metrics["loss"] == "2.566"
 
 
 def test_a_fit_of_one_epoch_that_is_called_again_has_an_unknown_end() -> None:
@@ -217,7 +236,7 @@ def test_epochs_whose_number_grows_have_an_unknown_end() -> None:
 
 
 def test_a_bar_of_tqdm_counts_and_says_what_is_left() -> None:
-    progress = printed_progress([" 37%|███▋      | 37/100 [00:12<01:20,  3.1it/s, loss=0.3]"], NOW)
+    progress = printed_progress([" 37%|███▋      | 37/100 [00:12<01:20,  3.1it/s, loss=0.3]"])
 
     assert progress is not None
     assert (progress.done, progress.total, progress.remaining_seconds, progress.loss) == (37, 100, 80, "0.3")
@@ -252,7 +271,7 @@ def test_the_bar_of_a_validation_does_not_replace_that_of_the_training() -> None
 def test_the_metrics_that_huggingface_writes_between_its_bars_are_shown() -> None:
     bar = "  8%|▊         | 8/100 [00:01<00:12,  7.4it/s]"
 
-    progress = printed_progress([bar, "{'loss': 0.693, 'grad_norm': 1.2, 'learning_rate': 5e-05, 'epoch': 0.3}"], NOW)
+    progress = printed_progress([bar, "{'loss': 0.693, 'grad_norm': 1.2, 'learning_rate': 5e-05, 'epoch': 0.3}"])
 
     assert progress is not None
     assert progress.loss == "0.693"

@@ -15,7 +15,7 @@ from tarragon.cli.follow.progress_output import OutputStreams, progress_output_f
 from tarragon.cli.follow.remaining_pods import RemainingPods
 from tarragon.cli.follow.threads import has_started, thread_shares, threads_line
 from tarragon.cli.jobview.follower import JobFollower
-from tarragon.cli.jobview.jobs import ClusterJob
+from tarragon.cli.jobview.jobs import ClusterJob, unread_log
 from tarragon.cli.jobview.log_book import ContainerRun
 from tarragon.cli.jobview.log_listener import DRAIN_TIMEOUT, LogStreamer
 from tarragon.cli.jobview.progress import Progress
@@ -69,7 +69,7 @@ class FollowSession:
         self._output = progress_output_for(
             OutputStreams(out=sys.stdout, err=sys.stderr, terminal=terminal, now=clock.now)
         )
-        self._printed = PrintedProgress(job.job.chief if job.job is not None else None)
+        self._printed = PrintedProgress(job.job.chief if job.job is not None else None, unread_log(job))
         self.streamer = LogStreamer(job.framework.main_container, clock, self._show_logs)
         self.streamer.on_unreadable(self._unread)
         self.streamer.on_unfinished(lambda replica, text: self._printed.read_unfinished(replica, text, clock.now()))

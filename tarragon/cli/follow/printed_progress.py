@@ -20,9 +20,10 @@ MOST_LINES = 200
 class PrintedProgress:
     """Reads the log of the replica that decides the job, `leader`, as the operator does."""
 
-    def __init__(self, leader: Replica | None) -> None:
+    def __init__(self, leader: Replica | None, nothing_read: LogProgress) -> None:
         self._leader = leader
-        self._log = LogProgress()
+        self._nothing_read = nothing_read
+        self._log = nothing_read
         self._unfinished = ""
         self._read_at: dt.datetime | None = None
         self._run: tuple[str, int] | None = None
@@ -57,7 +58,7 @@ class PrintedProgress:
         found = next((each for each in progress.replicas if each.replica == self._leader), None)
         run = None if found is None or not found.pod else (found.pod, found.restarts)
         if self._run is not None and run != self._run:
-            self._log, self._unfinished, self._read_at = LogProgress(), "", None
+            self._log, self._unfinished, self._read_at = self._nothing_read, "", None
         self._run = run
 
 

@@ -18,6 +18,7 @@ from tarragon.client.port import Selector
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.frameworks.registry import DEFAULT_FRAMEWORK, FRAMEWORKS, kinds
 from tarragon.frameworks.unsupported_kinds import RUNS, unsupported_job_kind
+from tarragon.job.log_progress import LogProgress
 from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaType, RestartPolicy, TrainingJob
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
@@ -336,6 +337,11 @@ def pods_of(job: ClusterJob, pods: Iterable[Pod]) -> Iterator[tuple[Replica, Pod
         replica = job.dialect.names.replica_of(job.job, pod.metadata.name)
         if replica is not None and pod.metadata.controller_identity == owner:
             yield replica, pod
+
+
+def unread_log(job: ClusterJob) -> LogProgress:
+    """Returns what is known of the training before its log is read: how its lines are to be understood."""
+    return LogProgress(bars_sum_metrics=job.job is not None and job.framework.bars_sum_metrics(job.job))
 
 
 def progress_input(job: ClusterJob, pods: Mapping[Replica, Pod], gone: frozenset[str] = frozenset()) -> ProgressInput:

@@ -9,7 +9,7 @@ from tarragon.base.clock import Clock
 from tarragon.base.resources import CPU, MEMORY
 from tarragon.cli.follow.changes import replica_text
 from tarragon.cli.jobview.gpus import part_of_gpu
-from tarragon.cli.jobview.jobs import pods_of
+from tarragon.cli.jobview.jobs import pods_of, unread_log
 from tarragon.cli.jobview.progress import RUNNING, SUCCEEDED, ReplicaProgress, newest_pods
 from tarragon.cli.jobview.queueing import queue_positions
 from tarragon.cli.jobview.rows import training
@@ -117,7 +117,7 @@ class ViewBuilder:
             if recorded.source is Source.REPORT or not is_old:
                 return training(each.job, now)
         leader = leading_replica(scene, each)
-        printed = "" if leader is None else training_progress(self._voices.lines(leader[1]), now)
+        printed = "" if leader is None else training_progress(unread_log(each.job), self._voices.lines(leader[1]), now)
         return printed or training(each.job, now)
 
     def log_sources(self, scene: WatchedState, shown: Sequence[JobRow], place: PageState) -> Iterator[LogSource]:

@@ -172,7 +172,7 @@ class LogReader:
         if found is None or status is None or pod is None or self._reports(status.progress):
             return
         try:
-            progress = await self._progress_in(opened, self._informers.frameworks[kind].main_container, pod)
+            progress = await self._progress_in(opened, kind, found, pod)
             opened.misses = 0 if progress is not None else opened.misses + 1
             await self._write(kind, found, progress)
         except Conflict:
@@ -206,11 +206,13 @@ class LogReader:
         pods = [pod for pod in self._informers.pods_of(found) if pod.status.phase in {"Running", "Succeeded"}]
         return next((pod for pod in pods if names.replica_of(decoded.job, pod.metadata.name) == chief), None)
 
-    async def _progress_in(self, opened: _OpenLog, container: str, pod: Pod) -> Progress | None:
+    async def _progress_in(self, opened: _OpenLog, kind: str, found: CustomObject, pod: Pod) -> Progress | None:
+        framework, job = self._informers.frameworks[kind], self._informers.decode_cache.decoded(kind, found).job
         if opened.pod_uid != pod.metadata.uid:
             opened.pod_uid, opened.read_at = pod.metadata.uid, None
-            opened.cursor, opened.found = LogCursor(), LogProgress()
-        text = await self._tail(opened, container, pod)
+            opened.cursor = LogCursor()
+            opened.found = LogProgress(bars_sum_metrics=job is not None and framework.bars_sum_metrics(job))
+        text = await self._tail(opened, framework.main_container, pod)
         new = new_lines(text, opened.cursor)
         opened.cursor, opened.found = new.cursor, opened.found.after(new.lines)
         whole = opened.found.after([new.unfinished], is_cut=True) if new.unfinished else opened.found
