@@ -14,6 +14,7 @@ from tarragon.cli.jobs import selection
 from tarragon.cli.main import root_command
 from tarragon.cli.options.arguments import timestamp
 from tarragon.cli.options.command_tree import COMMANDS, help_page
+from tarragon.cli.options.example_lines import continued
 from tarragon.cli.options.settings import GlobalOptions
 from tests.cli.conftest import Shell
 from tests.cli.manifests import worker
@@ -53,6 +54,26 @@ def test_every_command_has_its_help_and_examples_of_no_flag_without_words(name: 
     assert command.help
     options = [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
     assert all(option.help for option in options)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_help_fits_a_small_terminal(name: str) -> None:
+    command = root_command.get_command(click.Context(root_command), name)
+    assert command is not None
+    root = click.Context(root_command, info_name="tarragon", obj=GlobalOptions())
+    above = click.Context(command, parent=root, info_name=name)
+    below = command.commands if isinstance(command, click.Group) else {}
+
+    pages = [above, *(click.Context(each, parent=above, info_name=called) for called, each in below.items())]
+
+    assert [row for page in pages for row in page.get_help().splitlines() if len(row) > 80] == []
+
+
+def test_a_long_example_is_one_command_for_a_shell() -> None:
+    line = "tarragon up --node name=a,cpu=8 --node name=b"
+
+    assert [*continued(line, 36)] == ["tarragon up --node name=a,cpu=8 \\", "    --node name=b"]
+    assert [*continued(line, 80)] == [line]
 
 
 @pytest.mark.parametrize(
@@ -199,6 +220,22 @@ def test_completion_does_not_look_for_the_jobs_that_an_error_would_name(monkeypa
     context = command.make_context("why", [], resilient_parsing=True)
 
     assert context.params == {"name": None}
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("list", "train"), "`get train` shows one job, `describe train` all about it"),
+        (("top", "train"), "`get train` shows one job"),
+        (("logs", "wide", "worker-1"), "`logs wide --replica worker-1`"),
+    ],
+)
+def test_an_argument_too_many_says_what_to_type_instead(shell: Shell, words: tuple[str, ...], hint: str) -> None:
+    ended = shell(*words)
+
+    assert ended.code == 2
+    assert f"unexpected argument {words[-1]}; " in ended.err
+    assert hint in ended.err
 
 
 def test_a_misspelled_option_is_told_the_nearest(shell: Shell) -> None:

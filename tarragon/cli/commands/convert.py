@@ -42,12 +42,14 @@ def command(*, file: str | None, option: str | None, target: str, form: str) -> 
     Other objects in FILE are printed unchanged. Comments are lost. No cluster is contacted.
 
     \b
-    GROUP/VERSION: mlkube.io/v1beta1, kubeflow.org/v1alpha1, kubeflow.org/v1alpha2,
-                   kubeflow.org/v1beta1, kubeflow.org/v1beta2, kubeflow.org/v1-flat
-                   (v1 with policies in spec), kubeflow.org/v1-dragon, kubeflow.org/v1;
-                   of MPIJobs kubeflow.org/v1alpha1, kubeflow.org/v1alpha2, kubeflow.org/v1,
-                   kubeflow.org/v2beta1;
-                   the group may be omitted, except for v1beta1, which two groups have
+    GROUP/VERSION: mlkube.io/v1beta1, kubeflow.org/v1alpha1,
+                   kubeflow.org/v1alpha2, kubeflow.org/v1beta1,
+                   kubeflow.org/v1beta2, kubeflow.org/v1-flat (v1 with
+                   policies in spec), kubeflow.org/v1-dragon, kubeflow.org/v1;
+                   of MPIJobs kubeflow.org/v1alpha1, kubeflow.org/v1alpha2,
+                   kubeflow.org/v1, kubeflow.org/v2beta1;
+                   the group may be omitted, except for v1beta1, which two
+                   groups have
     Exit codes:    0 converted, 2 invalid FILE
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     name = file_argument(file, option)

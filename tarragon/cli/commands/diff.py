@@ -35,7 +35,8 @@ def command(ctx: click.Context, *, file: str | None, option: str | None) -> None
     compared. An object that does not exist is shown as added.
 
     \b
-    Exit codes: 0 no differences, 1 differences, 2 invalid FILE, or the cluster could not be reached
+    Exit codes: 0 no differences, 1 differences,
+                2 invalid FILE, or the cluster could not be reached
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     name = file_argument(file, option)
     try:

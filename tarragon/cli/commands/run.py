@@ -52,9 +52,11 @@ def command(
     --dry-run it prints that job. On a cluster, the script and the modules beside it travel in a ConfigMap.
 
     \b
-    On this machine Ctrl-C stops the job, and a second Ctrl-C kills it; when the job
-    has its result, replicas that do not end by themselves are ended. On a
-    cluster the job continues, as it does after SIGTERM and SIGHUP (a closed terminal).
+    On this machine Ctrl-C stops the job, and a second Ctrl-C kills it; when the
+    job has its result, replicas that do not end by themselves are ended. On a
+    cluster the job continues, as it does after SIGTERM and SIGHUP (a closed
+    terminal). To follow one replica only: `run -d FILE`, then
+    `logs -f JOB --replica worker-1`.
     Exit codes: 0 succeeded, 1 error, 2 invalid FILE, 100 failed,
     101 timed out, or detached by Ctrl-C, 103 deleted or suspended, 104 evicted,
     105 can never start on this machine,

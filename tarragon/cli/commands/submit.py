@@ -67,8 +67,8 @@ def command(
     logs are kept; on a cluster only with --replace.
 
     \b
-    Exit codes: 0 submitted, or unchanged; 1 error, or another job has this name; 2 invalid FILE;
-                with --wait, --watch or --logs those of `run`
+    Exit codes: 0 submitted, or unchanged; 1 error, or another job has this name;
+                2 invalid FILE; with --wait, --watch or --logs those of `run`
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     require_dry_run(dry_run, form)
     stays = waits or watches or reads

@@ -88,7 +88,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "source <(tarragon completion bash)    # once, or in ~/.bashrc",
             "source <(tarragon completion zsh)     # once, or in ~/.zshrc",
             "tarragon completion fish | source     # once, or in ~/.config/fish/config.fish",
-            "tarragon completion powershell | Out-String | Invoke-Expression    # once, or in $PROFILE",
+            "tarragon completion powershell | Out-String | Invoke-Expression  # in $PROFILE",
         ),
         "help": ("tarragon help run", "tarragon help config set"),
     }
@@ -96,11 +96,28 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """At least two lines for every command, by its name, such as `config set`."""
 
 
+HELP_WIDTH = 80
+"""Columns of a help page on any terminal."""
+
+
 def write_examples(ctx: click.Context, formatter: click.HelpFormatter) -> None:
     """Writes the examples of the context's command, as the user calls the program."""
     with formatter.section("Examples"):
         for line in examples_of(ctx):
-            formatter.write(f"{' ' * formatter.current_indent}{line}\n")
+            for row in continued(line, HELP_WIDTH - formatter.current_indent):
+                formatter.write(f"{' ' * formatter.current_indent}{row}\n")
+
+
+def continued(line: str, width: int) -> Iterator[str]:
+    """Yields a command that is too long in rows that a shell understands as one: they break before options."""
+    begin = ""
+    while len(begin + line) > width:
+        at = line.rfind(" --", 1, width - len(begin) - len(" \\") + 1)
+        if at < 0:
+            break
+        yield f"{begin}{line[:at]} \\"
+        begin, line = "    ", line[at + 1 :]
+    yield begin + line
 
 
 def examples_of(ctx: click.Context) -> Iterator[str]:
