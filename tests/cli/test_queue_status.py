@@ -363,14 +363,14 @@ async def test_when_it_starts_is_told_from_the_jobs_that_have_ended(tmp_path: Pa
 @pytest.mark.parametrize(
     ("minutes", "words"),
     [
-        ((5, 20, 40), "probably starts 12:05 to 12:40, most likely 12:20 (from 37 finished jobs)"),
+        ((5, 20, 40), "probably starts 12:05 to 12:40, most likely 12:20 (estimated from 37 finished jobs)"),
         (
             (5, 20, None),
-            "probably starts after 12:05, most likely 12:20; latest time unknown (from 37 finished jobs)",
+            "probably starts after 12:05, most likely 12:20, perhaps much later (estimated from 37 finished jobs)",
         ),
-        ((1, 1.25, 6), "probably starts 12:01:00 to 12:06, most likely 12:01:15 (from 37 finished jobs)"),
-        ((5, None, None), "probably starts after 12:05; latest time unknown (from 37 finished jobs)"),
-        ((5, 20, 780), "probably starts 12:05 to Jan 02 01:00, most likely 12:20 (from 37 finished jobs)"),
+        ((1, 1.25, 6), "probably starts 12:01:00 to 12:06, most likely 12:01:15 (estimated from 37 finished jobs)"),
+        ((5, None, None), "probably starts after 12:05, perhaps much later (estimated from 37 finished jobs)"),
+        ((5, 20, 780), "probably starts 12:05 to Jan 02 01:00, most likely 12:20 (estimated from 37 finished jobs)"),
     ],
 )
 def test_the_start_is_told_in_words(minutes: tuple[int, float | None, int | None], words: str) -> None:

@@ -166,9 +166,9 @@ def start_estimate_line(estimate: Forecast | NoForecast, now: dt.datetime) -> st
     if isinstance(estimate, NoForecast):
         return f"its start time can't be estimated: {estimate.reason}"
     likely = f", most likely {_clock(estimate.likely, now)}" if estimate.likely is not None else ""
-    basis = f"(from {count(estimate.sample_size, 'finished job')})"
+    basis = f"(estimated from {count(estimate.sample_size, 'finished job')})"
     if estimate.latest is None:
-        return f"probably starts after {_clock(estimate.earliest, now)}{likely}; latest time unknown {basis}"
+        return f"probably starts after {_clock(estimate.earliest, now)}{likely}, perhaps much later {basis}"
     return f"probably starts {_clock(estimate.earliest, now)} to {_clock(estimate.latest, now)}{likely} {basis}"
 
 
