@@ -162,6 +162,8 @@ def test_a_shell_script_runs_too(shell: Shell) -> None:
     [
         (("trian.py",), "file trian.py not found\n  the current folder is "),
         (("trian.py",), "did you mean train.py?"),
+        (("train",), "did you mean train.py?"),
+        (("python", "train.py", "3"), "a script needs no python before it; type `run train.py -- 3`"),
         (
             ("train.py", "--epochs", "3"),
             "--epochs; those of the script follow --: train.py -- --epochs",
@@ -194,6 +196,20 @@ def test_what_cannot_be_a_job_is_named_before_anything_starts(
     assert ended.code == 2
     assert said in ended.err
     assert ". line" not in ended.err
+
+
+def test_a_file_that_only_looks_a_little_like_it_is_not_suggested(shell: Shell) -> None:
+    shell.file("sec.py", "")
+
+    assert "did you mean" not in shell("run", "nosuch.py").err
+
+
+def test_a_script_in_place_of_a_manifest_is_called_one(shell: Shell, script: str) -> None:
+    ended = shell("validate", script)
+
+    assert ended.code == 2
+    assert "train.py is a script, not a manifest" in ended.err
+    assert f"run {script}` makes a job of it" in ended.err
 
 
 def test_an_option_file_may_be_a_script_with_arguments(shell: Shell, script: str) -> None:

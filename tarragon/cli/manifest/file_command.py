@@ -20,6 +20,8 @@ _KEY = "tarragon.changes"
 
 _SURELY_MEANT = 0.85
 """The similarity of a misspelled option. Others are probably the script's own."""
+_INTERPRETERS = frozenset({"python", "python3", "bash", "sh"})
+"""What users type before a script, and Tarragon adds itself."""
 DRY_RUN = "--dry-run"
 DRY_RUNS = ("client", "server")
 """The values of the option. Without one, it is the first."""
@@ -135,6 +137,9 @@ def file_input(ctx: click.Context, words: Sequence[str], option: str | None) -> 
     Raises UsageError unless there is one FILE, or if it is a manifest and gets what only scripts take.
     """
     named = [*words, *([] if option is None else [option])]
+    if len(named) > 1 and named[0] in _INTERPRETERS and is_script(named[1]):
+        script = " -- ".join(filter(None, (named[1], " ".join(named[2:]))))
+        raise click.UsageError(f"a script needs no {named[0]} before it; type `{ctx.info_name} {script}`")
     if len(named) > 1 and is_script(named[0]):
         raise click.UsageError(
             f"unexpected argument {named[1]}; those of the script follow --: {named[0]} -- {' '.join(named[1:])}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import sys
 from pathlib import Path
@@ -16,6 +17,10 @@ TIMEOUT = 20.0
 """Seconds to wait for a web server to connect or to send more bytes."""
 
 _URLS = ("http://", "https://")
+_ENDINGS = (".py", ".sh", ".yaml", ".yml", ".json")
+"""Of the files that commands take, scripts first."""
+_SIMILAR = 0.7
+"""The similarity, without endings, from which a file may be the one that was meant."""
 
 
 class UnreadableFile(TarragonError):
@@ -44,6 +49,18 @@ def display_name(name: str) -> str:
     return "standard input" if name == "-" else name
 
 
+def similar_file(missing: Path) -> Path | None:
+    """Returns the file beside it that was probably meant: of that name with an ending, or of nearly that name."""
+    try:
+        beside = sorted(each for each in missing.parent.iterdir() if each.suffix in _ENDINGS)
+    except OSError:
+        return None
+    with_ending = [missing.parent / f"{missing.name}{ending}" for ending in _ENDINGS]
+    same_ending = {each.stem: each for each in beside if missing.suffix in {each.suffix, ""}}
+    near = difflib.get_close_matches(missing.stem, same_ending, n=1, cutoff=_SIMILAR)
+    return next((each for each in with_ending if each in beside), same_ending[near[0]] if near else None)
+
+
 def _bounded(file: BinaryIO, name: str) -> bytes:
     data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
@@ -68,7 +85,9 @@ def _fetched(url: str) -> bytes:
 
 def _unreadable(name: str, error: OSError) -> UnreadableFile:
     if error.errno == errno.ENOENT:
-        return UnreadableFile(f"file {name} not found", why=f"the current folder is {Path.cwd()}")
+        similar = similar_file(Path(name))
+        remedy = f"did you mean {similar}?" if similar else ""
+        return UnreadableFile(f"file {name} not found", why=f"the current folder is {Path.cwd()}", remedy=remedy)
     if error.errno == errno.EISDIR:
         return UnreadableFile(f"{name} is a folder", remedy="use one of the files in it")
     return UnreadableFile(f"can't read {name}", why=error.strerror or str(error))

@@ -52,6 +52,7 @@ from tarragon.cli.manifest.variables import (
 from tarragon.cli.manifest.volume_mounts import mount_problems, unused_volumes
 from tarragon.cli.options.arguments import is_folder
 from tarragon.cli.options.settings import NAMESPACE_FORM, GlobalOptions, embedded_home, is_namespace
+from tarragon.cli.output.invocation import current_invocation
 from tarragon.cli.output.words import count, joined
 from tarragon.cli.output.yaml_style import yaml_dump
 from tarragon.frameworks.dialect_detection import LAST_APPLIED_ANNOTATION
@@ -309,6 +310,12 @@ def read_documents(name: str) -> ManifestFile:
             why=f"byte {error.start} is not UTF-8",
             remedy="save the manifest as UTF-8",
         ) from error
+    if is_script(name):
+        program = current_invocation()
+        raise InvalidManifest(
+            f"{name} is a script, not a manifest",
+            remedy=f"`{program} run {name}` makes a job of it; `{program} init {name}` writes the job's manifest",
+        )
     documents = read_manifest(text)
     if documents.problems:
         raise invalid_manifest(name, documents.problems)

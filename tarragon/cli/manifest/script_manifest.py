@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import sys
@@ -12,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 
-from tarragon.cli.manifest.files import UnreadableFile
+from tarragon.cli.manifest.files import UnreadableFile, similar_file
 from tarragon.cli.manifest.script_imports import ScriptCode, code_of_script
 from tarragon.cli.options.arguments import value_faults
 from tarragon.cli.output.words import joined
@@ -139,9 +138,8 @@ def _existing(name: str) -> Path:
         return script
     if script.is_dir():
         raise UnusableScript(f"{name} is a folder", remedy="use one of the files in it")
-    beside = [each.name for each in script.parent.glob(f"*{script.suffix}")] if script.parent.is_dir() else []
-    near = difflib.get_close_matches(script.name, beside, n=1)
-    remedy = f"did you mean {script.parent / near[0]}?" if near else ""
+    similar = similar_file(script)
+    remedy = f"did you mean {similar}?" if similar else ""
     raise UnusableScript(f"file {name} not found", why=f"the current folder is {Path.cwd()}", remedy=remedy)
 
 

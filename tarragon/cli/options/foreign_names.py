@@ -41,6 +41,13 @@ _INSIDE_PODS: Mapping[str, str] = MappingProxyType(
 )
 """What kubectl does and Tarragon does not repeat. A pod has the name of its job and of its replica."""
 
+_SURPLUS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("list", "top"), "`get {surplus}` shows one job, `describe {surplus}` all about it"),
+        "logs": "the logs of one replica: `logs {job} --replica {surplus}`",
+    }
+)
+"""What to type instead, by the command that takes no more arguments."""
 FOREIGN_NAMES: Mapping[str, str] = MappingProxyType({name: use for use, names in _USES.items() for name in names})
 """What to type instead, by the name that another tool, such as kubectl, docker, argo or Slurm, uses."""
 
@@ -61,3 +68,13 @@ def meant_command(name: str, commands: Collection[str], *, is_local: bool) -> st
     if not meant:
         return ""
     return f"did you mean `{meant[0]}`?" if meant[0] in commands else f"type {FOREIGN_NAMES[meant[0]]}"
+
+
+def is_surplus_understood(command: str) -> bool:
+    """Whether `meant_argument` knows what one argument too many of the command means."""
+    return command in _SURPLUS
+
+
+def meant_argument(command: str, surplus: str, job: str) -> str:
+    """Returns what to type instead of a command with one argument too many. `job` is its JOB, if it takes one."""
+    return _SURPLUS[command].format(surplus=surplus, job=job)

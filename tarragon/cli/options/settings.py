@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from tarragon import __version__
+from tarragon.cli.options.foreign_names import is_surplus_understood, meant_argument
 from tarragon.cli.output.terminal import ColorChoice, Terminal, current_terminal
 from tarragon.kube import name_validation
 
@@ -81,10 +82,16 @@ class TarragonCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing and not asks_for_help(args):
             apply_config(self, ctx, str(self.name))
+        # click's own error would not say what to type instead.
+        ctx.allow_extra_args = is_surplus_understood(str(self.name))
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
         except click.BadParameter as error:
             raise _with_origin(error, ctx) from error
+        if rest and ctx.allow_extra_args and not ctx.resilient_parsing:
+            hint = meant_argument(str(self.name), rest[0], str(ctx.params.get("name")))
+            raise click.UsageError(f"unexpected argument {rest[0]}; {hint}", ctx)
+        return rest
 
     def name_variable(self, param: click.Parameter) -> None:
         """Names the option's variable after its flag: TARRAGON_RUN_TIMEOUT for `run --timeout`."""
