@@ -169,6 +169,18 @@ def test_a_dry_run_by_the_server_says_under_which_name_a_script_would_run(shell:
     assert "pod/wait-2-worker-0" in ended.out
 
 
+def test_a_dry_run_says_in_one_sentence_why_a_script_gets_another_name_on_a_cluster(shell: Shell) -> None:
+    shell.file("train.py", "")
+    assert shell("run", "train.py").code == 0
+    outside = replace(shell, variables={"KUBECONFIG": str(shell.home / "kubeconfig")})
+
+    ended = outside("--context", "tarragon", "run", "train.py", "--dry-run=server", "-o", "name")
+
+    (said,) = (line for line in ended.err.splitlines() if "train-2" in line)
+    assert re.match(r"tfjob/train is kept on .* \(Succeeded\), so this job is train-2; with --replace it would", said)
+    assert "give this one another name" not in ended.err
+
+
 def test_a_job_of_every_generation_can_be_tried(shell: Shell) -> None:
     body = {"containers": [python("1")], "restartPolicy": "OnFailure"}
     spec = {"replicaSpecs": [{"tfReplicaType": "MASTER", "template": {"spec": body}}]}

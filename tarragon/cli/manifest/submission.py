@@ -113,7 +113,10 @@ class Submitter:
         former, key = taken.former, taken.former.command_key
         name = str(loaded.job["metadata"]["name"])
         if former.status.phase.is_final:
-            return f"{taken.summary}; this is {name}\n  {taken.remedy}"
+            return (
+                f"{former.name} is kept on {self.target.name} ({former.state}), so this job is {name}; "
+                "with --replace it would take that job's place, whose logs would be deleted"
+            )
         is_suspended = former.status.phase is Phase.SUSPENDED
         goes_on = ("resume", "resume") if is_suspended else ("follow", "logs --follow")
         steps = [(f"{label} {former.key.name}", verb) for label, verb in (goes_on, ("end", "delete"))]
