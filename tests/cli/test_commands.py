@@ -177,6 +177,12 @@ def test_a_job_whose_cluster_was_ended_is_interrupted_and_goes_on_with_it(shell:
     assert "Running   " not in described.partition("REPLICA ")[2].partition("Folders:")[0]
 
 
+def test_describe_of_a_job_without_addresses_here_has_no_column_for_them(shell: Shell) -> None:
+    shell("run", shell.file("job.yaml", worker("digits", "print(1)")))
+
+    assert "HERE" not in shell("describe", "digits").out
+
+
 def test_describe_tells_both_addresses_the_folders_and_the_events(shell: Shell) -> None:
     tells = "import os, time; print(os.environ['TF_CONFIG'], flush=True); time.sleep(600)"
     training = job("digits", PS=group(python(tells)), Worker=group(python(tells)))

@@ -162,8 +162,8 @@ def _replica_table(
 ) -> Sequence[str]:
     """Build the table of replicas, with addresses if they have any: on the local cluster also that on this machine."""
     addresses = [service_addresses(target.nodes_folder, job, member.replica) for member in progress.replicas]
-    has_addresses = any(address for address, _ in addresses)
-    columns = (["ADDRESS", "HERE"] if target.is_local else ["ADDRESS"]) if has_addresses else []
+    has_addresses, has_local = any(address for address, _ in addresses), any(local for _, local in addresses)
+    columns = (["ADDRESS", "HERE"] if has_local else ["ADDRESS"]) if has_addresses else []
     header = ("REPLICA", "STATE", "EXIT", "RESTARTS", "NODE", *(["GPU"] if gpus else []), *columns)
     rows = []
     for member, (address, local) in zip(progress.replicas, addresses, strict=True):
