@@ -200,11 +200,15 @@ def test_a_job_that_was_submitted_waits_even_if_it_can_never_start_here(shell: S
     name = shell.file("job.yaml", worker("digits", "print('trained')", resources=wants))
 
     submitted = shell("submit", name)
+    detached = shell("run", "-d", name, "--set", "metadata.name=again")
     followed = shell("submit", name, "--logs")
     waited = shell("wait", "digits")
     why = shell("why", "digits")
 
-    assert (submitted.code, followed.code, waited.code) == (0, 105, 105)
+    assert (submitted.code, detached.code, followed.code, waited.code) == (0, 0, 105, 105)
+    assert "warning: tfjob/digits can never start here: " in submitted.err
+    assert "warning: tfjob/again can never start here: " in detached.err
+    assert "It waits until you delete it: " in detached.err
     for output in (followed.err, waited.err):
         assert "Error: tfjob/digits can never start here: " in output
         assert "delete digits" in output

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli.jobs.running import RunOptions, run_attached, submit_job
+from tarragon.cli.jobs.running import RunOptions, run_attached, submit_detached
 from tarragon.cli.manifest.dry_run_options import (
     dry_run_options,
     print_dry_run,
@@ -76,7 +76,7 @@ def command(
             limit=limit, ends_pods=where.is_local and not keeps_pods, deletes_unplaceable=where.is_local
         )
         return asyncio.run(run_attached(where, settings.terminal(), loaded, wanted))
-    job = asyncio.run(submit_job(where, loaded, SystemClock(), is_once=True))
+    job = asyncio.run(submit_detached(where, loaded, SystemClock()))
     click.echo(job.name)
     print_note("\n".join(next_commands(where.command_prefix, job.command_key, WHILE_RUNNING)))
     return 0

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 import click
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli.jobs.running import RunOptions, run_attached, submit_job
+from tarragon.cli.jobs.running import RunOptions, run_attached, submit_detached, submit_job
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.manifest.dry_run_options import (
     dry_run_options,
@@ -87,7 +88,8 @@ def command(
     clock = SystemClock()
     if reads:
         return asyncio.run(run_attached(target, settings.terminal(), loaded[0], RunOptions(limit=limit, is_once=True)))
-    jobs = [asyncio.run(submit_job(target, each, clock, is_once=True)) for each in loaded]
+    submitting = partial(submit_job, is_once=True) if stays else submit_detached
+    jobs = [asyncio.run(submitting(target, each, clock)) for each in loaded]
     for job in jobs:
         click.echo(job.name)
     if stays:

@@ -28,6 +28,20 @@ async def submit_job(target: ClusterTarget, loaded: LoadedJob, clock: Clock, *, 
         return await (submission.submit_unless_unchanged(loaded) if is_once else submission.submit(loaded))
 
 
+async def submit_detached(target: ClusterTarget, loaded: LoadedJob, clock: Clock) -> ClusterJob:
+    """Submit a job that nobody follows, and warn on stderr if this machine can never start it."""
+    job = await submit_job(target, loaded, clock, is_once=True)
+    if not target.is_local:
+        return job  # a cluster may get more nodes
+    from tarragon.cli.manifest.sizing import requests_resources, training_jobs
+
+    if requests_resources(training_jobs([loaded])):
+        from tarragon.cli.follow.never_fits import never_fits_warning
+
+        print_note(await never_fits_warning(target, job, clock))
+    return job
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """How a job is followed: for at most `limit` seconds, None for no limit; with `is_once` also one that exists.
