@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tarragon.base.clock import Clock, SystemClock
+from tarragon.cli.jobs.local_nodes import configured_nodes, node_notes
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.manifest.loading import LoadedJob
@@ -23,9 +24,14 @@ async def submit_job(target: ClusterTarget, loaded: LoadedJob, clock: Clock, *, 
 
     for text in loaded.notes:
         note(text)
+    wanted_nodes = configured_nodes() if target.is_local else ""
     async with target.writing(clock) as cluster:
         submission = Submitter(cluster, target, clock, note)
-        return await (submission.submit_unless_unchanged(loaded) if is_once else submission.submit(loaded))
+        job = await (submission.submit_unless_unchanged(loaded) if is_once else submission.submit(loaded))
+        if target.is_local:
+            for text in await node_notes(cluster, loaded, wanted_nodes):
+                note(text)
+        return job
 
 
 async def submit_detached(target: ClusterTarget, loaded: LoadedJob, clock: Clock) -> ClusterJob:
