@@ -84,7 +84,7 @@ def test_a_job_that_does_not_run_keeps_what_is_on_record() -> None:
 
 
 def test_the_end_of_a_job_shows_nothing_older_than_its_log() -> None:
-    printed = PrintedProgress(worker(0))
+    printed = PrintedProgress(worker(0), LogProgress())
     printed.read(worker(0), ["step 96 of 96, loss 0.521"], at(2))
     on_record = TrainingProgress(updated_at=at(1), done=64, total=96, source=Source.LOG)
     over = progress({worker(0): pod(worker(0), ended(0))}, status=JobStatus(phase=Phase.SUCCEEDED))

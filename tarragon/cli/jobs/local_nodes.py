@@ -1,4 +1,7 @@
-"""Notes about the nodes of this machine that a user may expect to be others."""
+"""Notes about the nodes of this machine that a user may expect to be others.
+
+They are made when the job has begun to start: what only they need is imported then.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,9 @@ import click
 
 from tarragon.base.resources import CPU
 from tarragon.cli.manifest.loading import LoadedJob
-from tarragon.cli.manifest.sizing import requested_cpus, training_jobs
 from tarragon.cli.options.settings import embedded_home
-from tarragon.cli.targets.embedded_nodes import parse_node
 from tarragon.client.port import Client
 from tarragon.kube.core import NODES, Node
-from tarragon.kube.scheduling.node_resources import node_allocatable, overcommitted_resources
 
 VARIABLE = "TARRAGON_UP_NODE"
 """The nodes of the cluster that the next command starts."""
@@ -31,6 +31,7 @@ def configured_nodes() -> str:
 
 async def node_notes(cluster: Client, loaded: LoadedJob, wanted: str) -> Iterator[str]:
     """Returns notes about the job's CPUs, and about the `wanted` nodes if the cluster has others."""
+    from tarragon.cli.manifest.sizing import requested_cpus, training_jobs
     from tarragon.localcluster.kubelet.node.machine import available_cpus
 
     requested, cores = requested_cpus(training_jobs([loaded])), available_cpus()
@@ -42,6 +43,8 @@ async def node_notes(cluster: Client, loaded: LoadedJob, wanted: str) -> Iterato
 
 def cpu_shares_note(requested: int, nodes: Sequence[Node], cores: int) -> str:
     """Returns a note about a job that requests more CPUs than there are, where that does not make it wait."""
+    from tarragon.kube.scheduling.node_resources import overcommitted_resources
+
     if requested <= cores * 1000 or not all(CPU in overcommitted_resources(node) for node in nodes):
         return ""
     return (
@@ -61,6 +64,9 @@ def other_nodes_note(wanted: str, nodes: Sequence[Node]) -> str:
 
 
 def _are(wanted: str, nodes: Sequence[Node]) -> bool:
+    from tarragon.cli.targets.embedded_nodes import parse_node
+    from tarragon.kube.scheduling.node_resources import node_allocatable
+
     try:
         flags = {flag.name: flag.capacity for flag in map(parse_node, wanted.split())}
     except click.BadParameter:

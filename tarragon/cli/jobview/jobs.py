@@ -7,7 +7,7 @@ import datetime as dt
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tarragon.base.errors import Problem, TarragonError
 from tarragon.cli.jobview.progress import INTERRUPTED, STOPPING, ProgressInput, state_of
@@ -18,7 +18,6 @@ from tarragon.client.port import Selector
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.frameworks.registry import DEFAULT_FRAMEWORK, FRAMEWORKS, kinds
 from tarragon.frameworks.unsupported_kinds import RUNS, unsupported_job_kind
-from tarragon.job.log_progress import LogProgress
 from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaType, RestartPolicy, TrainingJob
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
@@ -27,6 +26,9 @@ from tarragon.kube.core import EVENTS, Pod
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, OwnerIdentity, Resource
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tarragon.plan.reconcile.manager_on_record import LEFT_TO_OTHER_OPERATOR
+
+if TYPE_CHECKING:
+    from tarragon.job.log_progress import LogProgress
 
 T = TypeVar("T")
 
@@ -341,6 +343,8 @@ def pods_of(job: ClusterJob, pods: Iterable[Pod]) -> Iterator[tuple[Replica, Pod
 
 def unread_log(job: ClusterJob) -> LogProgress:
     """Returns what is known of the training before its log is read: how its lines are to be understood."""
+    from tarragon.job.log_progress import LogProgress  # `list` reads no logs
+
     return LogProgress(bars_sum_metrics=job.job is not None and job.framework.bars_sum_metrics(job.job))
 
 
