@@ -45,6 +45,13 @@ def why(status: JobStatus) -> list[str]:
     )
 
 
+def why_of(replicas: dict[str, object], status: JobStatus) -> list[str]:
+    metadata = CustomObjectMeta(name="digits", namespace="default", uid="u", creation_timestamp=BEGIN)
+    spec = msgspec.Raw(json.dumps({"tfReplicaSpecs": replicas}))
+    found = CustomObject(api_version="kubeflow.org/v1", kind="TFJob", metadata=metadata, raw_spec=spec)
+    return list(explanation_lines(replace(read_job(FRAMEWORKS[0], found), status=status), at(90), PROMPT))
+
+
 def test_of_a_job_that_trains_there_is_nothing_to_say() -> None:
     assert why(JobStatus(phase=Phase.RUNNING, admission=GOING)) == ["digits is Running; nothing is blocking it"]
 
@@ -206,16 +213,29 @@ def test_a_job_that_can_never_fit_is_told_that_waiting_does_not_help() -> None:
 def test_what_a_killed_replica_said_last_is_no_cause_and_it_is_told_why_nothing_is_tried_again() -> None:
     lines = "step 0 loss 0.9\nstep 1 loss 0.5"
     first = FirstFailure(replica=worker(0), exit_code=137, reason="Error", message=lines, at=BEGIN)
-    metadata = CustomObjectMeta(name="digits", namespace="default", uid="u", creation_timestamp=BEGIN)
-    spec = msgspec.Raw(json.dumps({"tfReplicaSpecs": {"Worker": group(1)}}))
-    found = CustomObject(api_version="kubeflow.org/v1", kind="TFJob", metadata=metadata, raw_spec=spec)
-    status = JobStatus(phase=Phase.FAILED, first_failure=first)
-    explanation = list(explanation_lines(replace(read_job(FRAMEWORKS[0], found), status=status), at(90), PROMPT))
+    explanation = why_of({"Worker": group(1)}, JobStatus(phase=Phase.FAILED, first_failure=first))
 
     assert explanation[0] == "digits is Failed: Error: worker-0: exit code 137 (killed: SIGKILL; often out of memory)"
     assert "killed (SIGKILL, 137): ended by SIGKILL" in explanation[1]
     assert explanation[2].startswith("  It was not restarted because its restartPolicy is Never")
     assert explanation[3:5] == ["  │ step 0 loss 0.9", "  │ step 1 loss 0.5"]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "policy"),
+    [({"Worker": group(4)}, "OnFailure"), ({"PS": group(1), "Worker": group(4)}, "ExitCode")],
+    ids=["trains collectively", "has parameter servers"],
+)
+def test_a_restart_policy_is_named_with_which_the_job_survives_a_killed_worker(
+    replicas: dict[str, object], policy: str
+) -> None:
+    first = FirstFailure(replica=worker(3), exit_code=137, reason="Error", message="", at=BEGIN)
+
+    explanation = why_of(replicas, JobStatus(phase=Phase.FAILED, first_failure=first))
+
+    assert explanation[2] == (
+        f"  It was not restarted because its restartPolicy is Never; {policy} restarts after such an end."
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tarragon.cli.explain.queue_status import queue_status
 from tarragon.cli.explain.quotas import is_quota_limited
 from tarragon.cli.jobview import schema
 from tarragon.cli.jobview.causes import ReplicaEnd, ReplicaEnvironment, probable_causes
-from tarragon.cli.jobview.exits import RESTART_FORBIDDEN, end_text, explain_exit, is_restart_forbidden
+from tarragon.cli.jobview.exits import end_text, explain_exit, is_restart_forbidden, restart_forbidden_text
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.progress import wait_of
 from tarragon.cli.jobview.queueing import wait_cause
@@ -222,7 +222,7 @@ def _failure(failure: FirstFailure, job: ClusterJob, local: LocalFacts) -> Itera
     policy = job.restart_policy_of(failure.replica)
     yield f"  {failure.replica} at {format_time(failure.at)}: {end_text(failure.exit_code, known, policy)}"
     if is_restart_forbidden(known, policy):
-        yield f"  {RESTART_FORBIDDEN}"
+        yield f"  {restart_forbidden_text(job.helpful_restart_policy)}"
     lines = telling_excerpt(local.failure_output or failure.message.split("\n"), LOG_LINES)
     yield from (f"  │ {terminal_text(short_line(line, LINE_LENGTH), colors=False)}" for line in lines)
     for cause in probable_causes(ReplicaEnd(lines=lines, reason=failure.reason, environment=environment)):

@@ -41,7 +41,6 @@ _WORDS = MappingProxyType(
         128: "the program exited with an invalid exit code",
     }
 )
-RESTART_FORBIDDEN = "It was not restarted because its restartPolicy is Never; ExitCode restarts after such an end."
 _USER_RETRYABLE = "user-retryable"
 _CLASSES = frozenset({*(each.value for each in ExitClass), _USER_RETRYABLE})
 _NOT_STARTED = frozenset({"StartError", "ContainerCannotRun"})
@@ -106,6 +105,11 @@ def end_text(code: int | None, meaning: ExitMeaning, policy: RestartPolicy | Non
 def is_restart_forbidden(reason: ExitMeaning, policy: RestartPolicy | None) -> bool:
     """Whether a restart could have helped, but the restart policy forbids it."""
     return reason.kind in {ExitClass.RETRYABLE.value, _USER_RETRYABLE} and policy is RestartPolicy.NEVER
+
+
+def restart_forbidden_text(helpful: RestartPolicy) -> str:
+    """Says that the restart policy Never is the reason, and which one restarts such a replica."""
+    return f"It was not restarted because its restartPolicy is Never; {helpful} restarts after such an end."
 
 
 def exit_text(code: int | None) -> str:

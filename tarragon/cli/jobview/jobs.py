@@ -158,6 +158,16 @@ class ClusterJob:
         return self.job.restart_policy_of(replica)
 
     @property
+    def helpful_restart_policy(self) -> RestartPolicy:
+        """The policy with which the job survives a killed replica.
+
+        Replicas that train collectively lose their connection then and exit with 1: ExitCode takes that for an error in
+        the program, and fails the job. Workers of parameter servers don't need each other.
+        """
+        has_servers = any(self.framework.roles[kind].is_anchor for kind, size in self.requested.items() if size)
+        return RestartPolicy.EXIT_CODE if has_servers else RestartPolicy.ON_FAILURE
+
+    @property
     def requested(self) -> Mapping[ReplicaType, int]:
         return self.job.requested_size() if self.job is not None else {}
 

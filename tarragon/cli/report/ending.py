@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 
 from tarragon.base.errors import Problem
 from tarragon.cli.jobview.causes import ReplicaEnd, ReplicaEnvironment, probable_causes
-from tarragon.cli.jobview.exits import RESTART_FORBIDDEN, ExitMeaning, end_text, explain_exit, is_restart_forbidden
+from tarragon.cli.jobview.exits import (
+    ExitMeaning,
+    end_text,
+    explain_exit,
+    is_restart_forbidden,
+    restart_forbidden_text,
+)
 from tarragon.cli.jobview.progress import FAILED, STARTING, WAITING, Progress, ReplicaProgress
 from tarragon.cli.output.log_lines import terminal_text
 from tarragon.cli.output.style import STATES, Paint, uncolored
@@ -44,6 +50,7 @@ class FinishedJob:
     line_counts: Mapping[Replica, int] = field(default_factory=dict)
     exit_codes: ExitCodeTable
     policy_of: Callable[[Replica], RestartPolicy | None] = lambda _: None
+    helpful_restart_policy: RestartPolicy = RestartPolicy.ON_FAILURE
     likely_mistakes: Sequence[Problem] = ()
     """Mistakes in the manifest that the job's status makes likely."""
     environments: Mapping[ReplicaType, ReplicaEnvironment] = field(default_factory=dict)
@@ -134,7 +141,7 @@ def _about(failure: ReplicaFailure, end: FinishedJob, paint: Paint) -> Iterator[
     rank = " failed first" if others else " failed"
     yield f"{paint(str(failure.replica), 'bold')}{rank}: {end_text(failure.exit_code, explanation, policy)}"
     if is_restart_forbidden(explanation, policy):
-        yield RESTART_FORBIDDEN
+        yield restart_forbidden_text(end.helpful_restart_policy)
     raw = telling_excerpt([*(end.tails.get(failure.replica) or failure.message.split("\n"))], LAST_LINES)
     for line in raw:
         shown = terminal_text(short_line(line, LINE_LENGTH), colors=paint is not uncolored)
