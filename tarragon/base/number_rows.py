@@ -12,7 +12,7 @@ _KEPT = 2
 _WORDS_OF_ARRAYS = re.compile(
     r"\b(?:array|tensor|dtype=[\w.]+|nan|inf|True|False|None|numpy=)(?=\W|$)|(?<=\d)e(?=[+-]?\d)"
 )
-_ROW = re.compile(r"\.\.\.|(?<!\S)[^\s\d]*+\d\S*+\s++(?:[-+\[(|,]++\s*+)?\d|\d\.?[\])},]|[\[(]\s*+[-+]?\d")
+_ROW = re.compile(r"\.\.\.|(?<!\S)[^\s\d]*+\d\S*+\s++(?:[-+\[(|,]++\s*+)?\d|\d\.?\s{0,40}+[\])},]|[\[(]\s*+[-+]?\d")
 """Takes time in proportion to the line, as each of its repetitions is possessive and begins at another place."""
 _MARKER = re.compile(r"^… (?P<count>\d+) more rows? of numbers$")
 

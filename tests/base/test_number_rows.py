@@ -19,6 +19,8 @@ from tarragon.base.number_rows import extend_shortened, is_number_row, shortened
         ("0 1 2 | 3", True),
         ("[True False 1]", True),
         (" 899.]]", True),
+        ("        -1.994013  ],", True),
+        ("         1.3749641 ]], dtype=float32)>", True),
         ("[-1 ", True),
         (" 3.5 -4", True),
         ("17", False),
@@ -42,6 +44,16 @@ def test_an_array_of_numpy_is_shortened_to_three_lines(shape: tuple[int, ...]) -
     assert [first, second] == [line for line in text if line][:2]
     assert marker == f"… {len([line for line in text if line]) - 2} more rows of numbers"
     assert not rest
+
+
+def test_an_array_whose_rows_are_wrapped_is_one_block() -> None:
+    wrapped = repr(np.random.RandomState(0).randn(32, 16).astype("float32")).split("\n")
+
+    assert shortened([*wrapped, "so much"]) == [
+        *wrapped[:2],
+        f"… {len(wrapped) - 2} more rows of numbers",
+        "so much",
+    ]
 
 
 def test_what_came_before_is_remembered_from_call_to_call() -> None:
