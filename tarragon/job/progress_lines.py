@@ -79,6 +79,11 @@ _KERAS = re.compile(
     _RATIO + r"\s{1,4}(?:[━╸╺─]{1,80}\s{1,4}(?:- )?|\[[=>.]{1,80}\]\s{1,4}- |- )(?:ETA: )?"
     r"(?:\d{1,9}s|\d{1,3}(?::\d\d){1,2})(?!\S)"
 )
+_TITLE_OF_KERAS = re.compile(r"Epoch \d{1,9}/\d{1,9}")
+_METRICS_OF_KERAS = re.compile(
+    r"(?:\s{1,2}\d{1,9}(?:us|ms|s)/(?:step|epoch|sample))?(?:\s{1,4}-\s{1,2}[\w./-]{1,60}: [-+]?[\w.+-]{1,24})*+"
+)
+"""What follows the time in a bar of Keras: `314ms/step - loss: 1.7056 - val_loss: 2e-3`."""
 _TQDM = re.compile(
     r"(?:(?P<title>[^|]{0,80}):)?\s{0,4}\d{1,3}%\|[^|]{0,400}\|\s{1,4}(?P<done>\d[\d.]{0,12}[kMGT]?)"
     r"/(?P<total>\d[\d.]{0,12}[kMGT]?)\s\[[\d:]{4,12}<(?P<left>[\d:]{4,12}|\?)"
@@ -123,6 +128,20 @@ def progress_line(line: str, *, is_cut: bool = False) -> ProgressLine:
         if found is not _NOTHING:
             return found
     return _NOTHING
+
+
+def is_only_progress(line: str) -> bool:
+    """Whether the line is a bar of Keras, tqdm or Lightning, of whatever work, or Keras's title of an epoch.
+
+    A bar has no new line at its end: what the program writes next follows it in the same line, and that says more.
+    """
+    text = _ESCAPES.sub("", line[:MAX_LENGTH]).strip()
+    if _LIGHTNING.match(text) is not None or _TITLE_OF_KERAS.fullmatch(text) is not None:
+        return True
+    if _TQDM.match(text) is not None:
+        return text.endswith("]")
+    keras = _KERAS.match(text)
+    return keras is not None and _METRICS_OF_KERAS.fullmatch(text, keras.end()) is not None
 
 
 # --------------------------------------------------------------------------------------------------- what a line shows

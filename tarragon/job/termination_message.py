@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tarragon.base.number_rows import is_number_row
+from tarragon.job.progress_lines import is_only_progress
 from tarragon.job.tracebacks import Chain, exception_text, last_chain, statements
 
 _INVISIBLE = " \t\r\n\0"
@@ -182,7 +183,7 @@ def _crash(block: Sequence[_Line]) -> _Line | None:
 
 
 def _last_line(lines: Sequence[_Line]) -> _Line | None:
-    said = [line for line in lines if line.text and not _NOISE.search(line.text)]
+    said = [line for line in lines if line.text and not (_NOISE.search(line.text) or is_only_progress(line.text))]
     return next((line for line in reversed(said) if not is_number_row(line.text)), said[-1] if said else None)
 
 
