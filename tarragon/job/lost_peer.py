@@ -11,6 +11,7 @@ _LOST_PEER = re.compile(
     r"Connection(?:Reset|Refused|Aborted)Error|BrokenPipeError"
     r"|(?i:connection (?:reset|refused|aborted|closed)|broken pipe|socket closed|closed the connection)"
     # TensorFlow, JAX and gRPC
+    r"|unexpectedly tried to connect (?:with a different|while it is already)"
     r"|UnavailableError|\bUNAVAILABLE: |failed to connect to all addresses|Collective ops is aborted"
     r"|(?i:heartbeat (?:timeout|timed out|failed)|missed heartbeats?)"
     r"|\bDEADLINE_EXCEEDED: Barrier timed out|Gloo.*(?:timed out|timeout)|Read timeout"

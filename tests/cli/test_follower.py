@@ -321,7 +321,7 @@ async def test_a_container_that_restarts_is_heard_before_and_after(stage: Stage,
     logs.restart("digits-worker-0")
     logs.runs["digits-worker-0"][-1] = [b"2026-11-21T12:01:00Z second try\n"]
     await restarted(stage, "digits-worker-0", 1)
-    await watching.until("worker-0: Running, restart 1", "[worker-0] second try")
+    await watching.until("worker-0: Running, restart 1, as it failed with exit code 1", "[worker-0] second try")
 
     assert watching.lines == ["[worker-0] first try", "[worker-0] second try"]
     watching.task.cancel()
@@ -366,7 +366,7 @@ async def test_the_last_words_of_a_run_are_heard_before_the_first_of_the_next(st
     logs.restart("digits-worker-0")
     logs.runs["digits-worker-0"][-1] = [b"2026-11-21T12:01:00.5Z three\n"]
     await restarted(stage, "digits-worker-0", 1)
-    await watching.until("worker-0: Running, restart 1")
+    await watching.until("worker-0: Running, restart 1, as it failed with exit code 1")
     for number in range(10):  # time enough to speak for who would not wait
         logs.say("digits-worker-1", f"line {number}")
         await watching.until(f"[worker-1] line {number}")

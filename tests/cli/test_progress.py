@@ -48,6 +48,32 @@ def test_a_replica_between_two_tries_is_restarting_and_shows_how_it_ended() -> N
     assert replica_text(member) == "Restarting, exit code 137, restart 2, CrashLoopBackOff"
 
 
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        (ended(1), "failed with exit code 1"),
+        (ended(137), "was killed (SIGKILL, 137)"),
+        (ended(137, "OOMKilled"), "ran out of memory"),
+        (ended(0), "ended with exit code 0"),
+    ],
+)
+def test_a_replica_that_runs_again_shows_how_it_ended_before(before: ContainerState, words: str) -> None:
+    again = pod(worker(0), restarts=1, before=before)
+
+    member = progress({worker(0): again}).replicas[0]
+
+    assert replica_text(member) == f"Running, restart 1, as it {words}"
+
+
+def test_a_replica_in_a_new_pod_shows_how_the_one_before_ended() -> None:
+    record = RestartRecord(pod_restarts=1, pod_uid="old", exit_code=137, reason="Error", ended_at=BEGIN)
+    status = JobStatus(phase=Phase.RUNNING, restarts={worker(0): record})
+
+    member = progress({worker(0): pod(worker(0))}, status=status).replicas[0]
+
+    assert replica_text(member) == "Running, restart 1, as it was killed (SIGKILL, 137)"
+
+
 def test_restarts_in_the_pod_and_replaced_pods_are_counted_together() -> None:
     record = RestartRecord(pod_restarts=2, pod_uid="old", exit_code=137, reason="Error", ended_at=BEGIN)
     status = JobStatus(phase=Phase.RUNNING, restarts={worker(0): record})

@@ -16,7 +16,16 @@ from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job import conditions
 from tarragon.job.phase import Phase
-from tarragon.job.status import Admission, AdmissionBackoff, Condition, FirstFailure, JobStatus, Obstacle, WaitReason
+from tarragon.job.status import (
+    Admission,
+    AdmissionBackoff,
+    Condition,
+    FirstFailure,
+    JobStatus,
+    Obstacle,
+    RestartRecord,
+    WaitReason,
+)
 from tarragon.kube.meta import CustomObject, CustomObjectMeta
 from tests.cli.conftest import Shell
 from tests.cli.manifests import python
@@ -219,6 +228,38 @@ def test_what_a_killed_replica_said_last_is_no_cause_and_it_is_told_why_nothing_
     assert "killed (SIGKILL, 137): ended by SIGKILL" in explanation[1]
     assert explanation[2].startswith("  It was not restarted because its restartPolicy is Never")
     assert explanation[3:5] == ["  │ step 0 loss 0.9", "  │ step 1 loss 0.5"]
+
+
+LOST_CONNECTION = "\n".join(["UnavailableError: UNAVAILABLE: Connection reset by peer"] * 3)
+
+
+def test_the_replica_is_named_whose_end_cost_the_others_their_connection() -> None:
+    killed = RestartRecord(pod_restarts=1, exit_code=137, reason="Error", ended_at=at(2), finished_at=at(1))
+    long_ago = RestartRecord(pod_restarts=1, exit_code=1, reason="Error", ended_at=at(-3600))
+    first = FirstFailure(replica=worker(1), exit_code=1, reason="Error", message=LOST_CONNECTION, at=at(3))
+
+    explanation = why(
+        JobStatus(phase=Phase.FAILED, first_failure=first, restarts={worker(2): long_ago, worker(3): killed})
+    )
+
+    assert explanation[-2:] == [
+        "  Probably: the replica could not reach another replica",
+        (
+            "    worker-3 ended first: it was killed (SIGKILL, 137), and was restarted; "
+            "take addresses only from the variables that the operator sets"
+        ),
+    ]
+
+
+def test_of_a_job_that_runs_again_the_last_restarts_are_told() -> None:
+    killed = RestartRecord(container_restarts=1, exit_code=137, reason="Error", ended_at=at(30))
+    failed = RestartRecord(container_restarts=2, exit_code=1, reason="Error", ended_at=at(60))
+
+    assert why(JobStatus(phase=Phase.RUNNING, admission=GOING, restarts={worker(0): killed, worker(1): failed})) == [
+        "digits is Running; nothing is blocking it",
+        "  worker-1 was restarted 30s ago, as it failed with exit code 1",
+        "  worker-0 was restarted 60s ago, as it was killed (SIGKILL, 137)",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from tarragon.job.lost_peer import has_lost_peer
         "jaxlib.xla_extension.XlaRuntimeError: UNAVAILABLE: failed to connect to all addresses",
         "XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Id: [Init]Wait_for_all_tasks_to_register",
         "RuntimeError: INTERNAL: Gloo all-reduce failed: Read timeout",
+        "/job:worker/replica:0/task:1 unexpectedly tried to connect with a different one",
         "The tasks have crashed: Heartbeat timeout of task 1",
     ],
 )

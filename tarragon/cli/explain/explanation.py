@@ -20,6 +20,7 @@ from tarragon.cli.jobview.exits import end_text, explain_exit, is_restart_forbid
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.progress import wait_of
 from tarragon.cli.jobview.queueing import wait_cause
+from tarragon.cli.jobview.restarts import earlier_end, restart_lines
 from tarragon.cli.jobview.rows import current_size, reason, replicas
 from tarragon.cli.jobview.target import ClusterReader, ClusterTarget, CommandPrefix
 from tarragon.cli.manifest.overrides import cpu_only_hint
@@ -155,6 +156,8 @@ def explanation_lines(
         yield f"  to resume it: {command_line(prompt, job.command_key, 'resume')}"
         return
     yield from _waiting(status, now, place)
+    if status.phase is not Phase.SUCCEEDED:
+        yield from (f"  {line}" for line in restart_lines(status, now))
     yield from _size(job, now)
 
 
@@ -225,6 +228,12 @@ def _failure(failure: FirstFailure, job: ClusterJob, local: LocalFacts) -> Itera
         yield f"  {restart_forbidden_text(job.helpful_restart_policy)}"
     lines = telling_excerpt(local.failure_output or failure.message.split("\n"), LOG_LINES)
     yield from (f"  │ {terminal_text(short_line(line, LINE_LENGTH), colors=False)}" for line in lines)
-    for cause in probable_causes(ReplicaEnd(lines=lines, reason=failure.reason, environment=environment)):
+    end = ReplicaEnd(
+        lines=lines,
+        reason=failure.reason,
+        environment=environment,
+        earlier=earlier_end(failure, job.status.restarts),
+    )
+    for cause in probable_causes(end):
         yield f"  Probably: {cause.summary}"
         yield f"    {cause.remedy}"

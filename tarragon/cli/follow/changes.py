@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tarragon.cli.jobview.progress import FAILED, RESTARTING, Progress, ReplicaProgress
+from tarragon.cli.jobview.progress import FAILED, RESTARTING, RUNNING, Progress, ReplicaProgress
 from tarragon.cli.output.words import count
 from tarragon.scheduling.api.decision import PREEMPTED
 
@@ -35,12 +35,14 @@ def _members(before: Progress | None, after: Progress) -> Iterator[str]:
 
 
 def replica_text(member: ReplicaProgress) -> str:
-    """`Running`, `Failed, exit code 1`, `Restarting, exit code 137, restart 2`."""
+    """`Running, restart 1, as it failed with exit code 1`, `Restarting, exit code 137, restart 2`."""
     words = [member.state]
     if member.exit_code is not None and member.state in {FAILED, RESTARTING}:
         words.append(f"exit code {member.exit_code}")
     if member.restarts:
         words.append(f"restart {member.restarts}")
+        if member.previous_end and member.state == RUNNING:
+            words.append(f"as it {member.previous_end}")
     if member.reason and member.reason not in {"Completed", "Error"} and member.state != "Running":
         words.append(member.reason)
     return ", ".join(words)

@@ -14,6 +14,7 @@ from tarragon.cli.jobview.events import event_time, events_of_job, sorted_events
 from tarragon.cli.jobview.gpus import gpus_of_pod
 from tarragon.cli.jobview.jobs import ClusterJob, pods_of, progress_input
 from tarragon.cli.jobview.progress import INTERRUPTED, Progress, newest_pods, progress_of, replica_order
+from tarragon.cli.jobview.restarts import restart_lines
 from tarragon.cli.jobview.rows import reason, replicas, training
 from tarragon.cli.jobview.target import ClusterReader, ClusterTarget
 from tarragon.cli.manifest.replica_environments import install_command_for_image
@@ -57,6 +58,7 @@ async def describe(settings: GlobalOptions, name: str, form: str | None) -> None
         _titled("Warnings", [str(warning) for warning in (*job.warnings, *job.likely_mistakes)]),
         _titled("Provenance", _provenance(job)),
         _titled("Conditions", _conditions(job, now)),
+        _titled("Restarts", [*restart_lines(job.status, now)]),
         _titled("Replicas", _replica_table(target, job, progress, gpus)),
         [] if job.is_offline else _still_running(target, job, pods),
         _titled("TensorBoard", _tensorboard(target, job, listing.items)),

@@ -29,6 +29,8 @@ class ReplicaEnd:
     reason: str = ""
     message: str = ""
     environment: ReplicaEnvironment = ReplicaEnvironment()
+    earlier: str = ""
+    """How another replica had ended before, if that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +99,7 @@ _GENERAL: Sequence[LogCause] = (
     LogCause(
         r"UNAVAILABLE|UnavailableError|failed to connect to all addresses|Connection refused|Connection reset by peer",
         "the replica could not reach another replica",
-        "check how the others ended: usually one of them failed first; take addresses only from the variables that "
-        "the operator sets",
+        "{others}; take addresses only from the variables that the operator sets",
         times=3,
     ),
 )
@@ -131,5 +132,6 @@ def _cause(row: LogCause, match: re.Match[str], end: ReplicaEnd) -> Cause:
         "getting": _how_to_get(name, end.environment),
         "environment": end.environment.name,
         "install": end.environment.install,
+        "others": end.earlier or "check how the others ended: usually one of them failed first",
     }
     return Cause(row.cause.format(**words).strip(), row.remedy.format(**words))

@@ -120,6 +120,16 @@ def exit_text(code: int | None) -> str:
     return f"killed ({signal[0]}, {code})" if signal is not None and code != USER_RETRYABLE else f"exit code {code}"
 
 
+def past_end_text(code: int | None, reason: str) -> str:
+    """What follows the name of a replica: `failed with exit code 1`, `was killed (SIGKILL, 137)`; empty if unknown."""
+    if reason == "OOMKilled":
+        return "ran out of memory"
+    if code is None:
+        return f"was disrupted ({reason})" if reason else ""
+    known = exit_text(code)
+    return f"was {known}" if known.startswith("killed") else f"{'failed' if code else 'ended'} with {known}"
+
+
 def code_text(code: int) -> str:
     """Describes any exit code: `ended by SIGKILL: killed: out of memory …`."""
     if code in _WORDS:

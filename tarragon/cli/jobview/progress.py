@@ -6,6 +6,8 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tarragon.cli.jobview.exits import past_end_text
+from tarragon.cli.jobview.restarts import end_of_last_run
 from tarragon.job import conditions
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
@@ -52,6 +54,8 @@ class ReplicaProgress:
     pod: str = ""
     started: dt.datetime | None = None
     finished: dt.datetime | None = None
+    previous_end: str = ""
+    """How the run before its last restart ended: `failed with exit code 1`."""
 
     @property
     def name(self) -> str:
@@ -224,7 +228,16 @@ def _member(seen: ProgressInput, replica: Replica) -> ReplicaProgress:
         pod=pod.metadata.name,
         started=_started(main, end),
         finished=end.finished_at if end is not None else None,
+        previous_end=_previous_end(seen.status, replica, main),
     )
+
+
+def _previous_end(status: JobStatus, replica: Replica, main: ContainerStatus | None) -> str:
+    """The pod knows the end of the container before; of the pod before, only the record does."""
+    last = main.last_state.terminated if main is not None else None
+    if last is not None:
+        return past_end_text(last.exit_code, last.reason)
+    return end_of_last_run(status.restarts.get(replica, RestartRecord()))
 
 
 def _restarts(status: JobStatus, replica: Replica, pod: Pod, main: ContainerStatus | None) -> int:

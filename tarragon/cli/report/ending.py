@@ -15,6 +15,7 @@ from tarragon.cli.jobview.exits import (
     restart_forbidden_text,
 )
 from tarragon.cli.jobview.progress import FAILED, STARTING, WAITING, Progress, ReplicaProgress
+from tarragon.cli.jobview.restarts import earlier_end
 from tarragon.cli.output.log_lines import terminal_text
 from tarragon.cli.output.style import STATES, Paint, uncolored
 from tarragon.cli.output.words import count, duration_text, table
@@ -22,7 +23,7 @@ from tarragon.cli.report.numbers import final_metrics
 from tarragon.job.excerpt import LINE_LENGTH, telling_excerpt
 from tarragon.job.exit_codes import ExitCodeTable
 from tarragon.job.model import Replica, ReplicaType, RestartPolicy
-from tarragon.job.status import FirstFailure
+from tarragon.job.status import FirstFailure, RestartRecord
 from tarragon.job.tracebacks import short_line
 
 LAST_LINES = 20
@@ -51,6 +52,7 @@ class FinishedJob:
     exit_codes: ExitCodeTable
     policy_of: Callable[[Replica], RestartPolicy | None] = lambda _: None
     helpful_restart_policy: RestartPolicy = RestartPolicy.ON_FAILURE
+    restarts: Mapping[Replica, RestartRecord] = field(default_factory=dict)
     likely_mistakes: Sequence[Problem] = ()
     """Mistakes in the manifest that the job's status makes likely."""
     environments: Mapping[ReplicaType, ReplicaEnvironment] = field(default_factory=dict)
@@ -152,6 +154,7 @@ def _about(failure: ReplicaFailure, end: FinishedJob, paint: Paint) -> Iterator[
         reason=failure.reason,
         message=failure.message,
         environment=end.environments.get(failure.replica.type, ReplicaEnvironment()),
+        earlier=earlier_end(end.first_failure, end.restarts) if end.first_failure is not None else "",
     )
     mistakes = ((f"{mistake.path}: {mistake.message}", mistake.remedy) for mistake in end.likely_mistakes)
     causes = ((cause.summary, cause.remedy) for cause in probable_causes(replica_end))
