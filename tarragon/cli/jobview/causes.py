@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from tarragon.frameworks.log_causes import MISSING_MODULE, LogCause
@@ -19,6 +19,8 @@ class ReplicaEnvironment:
 
     name: str = "its environment"
     install: str = "python -m pip install"
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """The versions of what is installed; empty if that is not known, as of an image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,4 +136,6 @@ def _cause(row: LogCause, match: re.Match[str], end: ReplicaEnd) -> Cause:
         "install": end.environment.install,
         "others": end.earlier or "check how the others ended: usually one of them failed first",
     }
-    return Cause(row.cause.format(**words).strip(), row.remedy.format(**words))
+    packages = end.environment.packages
+    remedy = row.remedy_with(packages) if row.remedy_with is not None and packages else row.remedy
+    return Cause(row.cause.format(**words).strip(), remedy.format(**words))

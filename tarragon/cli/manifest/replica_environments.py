@@ -13,7 +13,7 @@ from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.pod_templates import pod_templates
 from tarragon.cli.manifest.local_images import ENVIRONMENTS, image_map
 from tarragon.cli.options.settings import embedded_home
-from tarragon.cli.targets.environment import install_command_for
+from tarragon.cli.targets.environment import install_command_for, installed_versions
 from tarragon.job.model import ReplicaType
 from tarragon.job.status import JobStatus
 from tarragon.kube.meta import Json, JsonObject
@@ -39,7 +39,9 @@ def replica_environments(job: ClusterJob, *, is_local: bool) -> Mapping[ReplicaT
         kind: _environment_for(job, str(container.get("image") or "")) for kind, container in containers.items()
     }
     return {
-        kind: ReplicaEnvironment(name=str(found.folder), install=install_command_for(found))
+        kind: ReplicaEnvironment(
+            name=str(found.folder), install=install_command_for(found), packages=installed_versions(found)
+        )
         for kind, found in environments.items()
     }
 

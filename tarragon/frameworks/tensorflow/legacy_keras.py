@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from tarragon.frameworks.script_needs import NeededVariable, ScriptMistake
 
 VARIABLE = "TF_USE_LEGACY_KERAS"
+IMPORT_REMEDY = "import it with `from tensorflow import keras`"
+"""`import keras` is Keras 3, whatever the variable says."""
 
 _UNSUPPORTED = ("MultiWorkerMirroredStrategy", "CollectiveAllReduceStrategy", "ParameterServerStrategy")
 _TRAINING_METHODS = frozenset({"fit", "evaluate", "train_on_batch", "test_on_batch"})
@@ -48,14 +50,14 @@ def script_needs(
     if "keras" in facts.modules:
         yield ScriptMistake(
             message=reason,
-            remedy="import it with `from tensorflow import keras`: then Keras 2 (tf-keras) can take its place",
+            remedy=f"{IMPORT_REMEDY}: then Keras 2 (tf-keras) can take its place",
         )
     elif "keras" not in facts.names:
         return
     elif "tf-keras" not in installed:
         yield ScriptMistake(
             message=f"{reason}, but Keras 2 can, which is not installed",
-            remedy=f"{{install}} --no-deps {_matching_package(installed)}",
+            remedy=f"{{install}} --no-deps {matching_package(installed)}",
         )
     else:
         yield NeededVariable(name=VARIABLE, value="1", reason=f"{reason}, but Keras 2 (tf-keras) can")
@@ -65,7 +67,7 @@ def _is_keras_3(installed: Mapping[str, str]) -> bool:
     return installed.get("keras", "").partition(".")[0] not in {"", "0", "1", "2"}
 
 
-def _matching_package(installed: Mapping[str, str]) -> str:
+def matching_package(installed: Mapping[str, str]) -> str:
     """Returns tf-keras in the version of TensorFlow.
 
     It is installed without dependencies: it requires the package tensorflow, which would overwrite tensorflow-cpu.

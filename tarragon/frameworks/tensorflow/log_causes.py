@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tarragon.frameworks.log_causes import MISSING_MODULE, LogCause
+from tarragon.frameworks.tensorflow.legacy_keras import IMPORT_REMEDY, VARIABLE, matching_package
 
 _REMOVED_IN_TF2 = (
     "placeholder(?:_with_default)?|(?:Interactive|Monitored|MonitoredTraining)?Session|ConfigProto|GPUOptions|app|flags|"
@@ -15,10 +16,20 @@ _REMOVED_IN_TF2 = (
     "SessionRunHook|softmax_cross_entropy_with_logits_v2"
 )
 
-_USE_KERAS_2 = (
-    "use Keras 2: {install} --no-deps tf-keras, in TensorFlow's version (on a cluster, in the image), and run the job "
-    "with -e TF_USE_LEGACY_KERAS=1"
-)
+_SET = f"run the job with -e {VARIABLE}=1; a script with `import keras` has to {IMPORT_REMEDY}, or it is Keras 3 still"
+_USE_KERAS_2 = f"use Keras 2: {{install}} --no-deps tf-keras, in TensorFlow's version, and {_SET}"
+_CUSTOM_LOOP = "; a custom training loop works with Keras 3"
+
+
+def _use_keras_2(packages: Mapping[str, str]) -> str:
+    if "tf-keras" in packages:
+        return f"use Keras 2, tf-keras, which {{environment}} has: {_SET}"
+    return f"use Keras 2: {{install}} --no-deps {matching_package(packages)}, and {_SET}"
+
+
+def _install_keras_2(packages: Mapping[str, str]) -> str:
+    return f"{{install}} --no-deps {matching_package(packages)}"
+
 
 _BUILD_THE_MODEL = "begin it with an Input layer, keras.Input(shape), or call model.build(input_shape) before fit"
 
@@ -27,12 +38,14 @@ LOG_CAUSES: Sequence[LogCause] = (
         r"unsupported type \(<class 'tensorflow\.python\.distribute\.values\.PerReplica'>\)",
         "Keras 3 can't train a model under MultiWorkerMirroredStrategy",
         _USE_KERAS_2,
+        remedy_with=_use_keras_2,
     ),
     LogCause(
         r"you need to pass this dataset to ClusterCoordinator\.create_per_worker_dataset"
         r"|module 'keras\.utils' has no attribute 'experimental'",
         "Keras 3 can't train a model under ParameterServerStrategy",
-        _USE_KERAS_2 + "; a custom training loop works with Keras 3",
+        _USE_KERAS_2 + _CUSTOM_LOOP,
+        remedy_with=lambda packages: _use_keras_2(packages) + _CUSTOM_LOOP,
     ),
     LogCause(
         # Keras 2 only warns of this, in the same words.
@@ -49,6 +62,7 @@ LOG_CAUSES: Sequence[LogCause] = (
         r"Keras cannot be imported\. Check that it is installed|No module named '?tf_keras\b",
         "TF_USE_LEGACY_KERAS or the script asks for Keras 2, which {environment}, which ran this replica, lacks",
         "{install} --no-deps tf-keras, in TensorFlow's version",
+        remedy_with=_install_keras_2,
     ),
     LogCause(
         r"module '(?:tensorflow|keras)[\w.]*' has no attribute 'estimator'"
