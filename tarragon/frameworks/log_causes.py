@@ -14,7 +14,7 @@ class LogCause:
     """A row of a table of causes. The pattern is searched for in each line, and in each box of mpirun as one line.
 
     `cause` and `remedy` may use {name} (the pattern's group), {getting} (how that module is got), {environment},
-    {install}, and {others} (which other replica ended first).
+    {install}, {others} (which other replica ended first), and {more_memory} (what helps besides using less).
     `times` is the number of lines that must match: a single refused connection at the start is normal.
     """
 

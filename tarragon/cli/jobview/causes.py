@@ -21,6 +21,8 @@ class ReplicaEnvironment:
     install: str = "python -m pip install"
     packages: Mapping[str, str] = field(default_factory=dict)
     """The versions of what is installed; empty if that is not known, as of an image."""
+    more_memory: str = ", or raise resources.limits.memory (of a script: --memory)"
+    """What else helps a replica that ran out of memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +91,14 @@ _GENERAL: Sequence[LogCause] = (
         "make the file executable (chmod +x) or writable, or use another path in the manifest",
     ),
     LogCause(
+        r"Unable to allocate (?P<name>(?:\d{2,}(?:\.\d+)? T|[\d.]+ [PEZY])iB)",
+        "the program asked for {name} of memory at once, which no machine has",
+        "correct the shape of the array",
+    ),
+    LogCause(
         r"MemoryError|(?i:out of memory)|OOM when allocating|std::bad_alloc|OOMKilled|^Killed$",
         "the replica ran out of memory",
-        "use a smaller batch or fewer replicas, or raise resources.limits.memory",
+        "use a smaller batch or fewer replicas{more_memory}",
     ),
     LogCause(
         r"(?i)no CUDA-capable device|CUDA_ERROR_NO_DEVICE|CUDA driver version is insufficient|no GPUs? found",
@@ -134,6 +141,7 @@ def _cause(row: LogCause, match: re.Match[str], end: ReplicaEnd) -> Cause:
         "getting": _how_to_get(name, end.environment),
         "environment": end.environment.name,
         "install": end.environment.install,
+        "more_memory": end.environment.more_memory,
         "others": end.earlier or "check how the others ended: usually one of them failed first",
     }
     packages = end.environment.packages

@@ -24,6 +24,11 @@ from tarragon.plan.input.decode_and_validate import manifest_of
 _DOCKERFILE_INSTALL = "in the image's Dockerfile: pip install"
 _OF_AN_IMAGE = ReplicaEnvironment(name="its image", install=_DOCKERFILE_INSTALL)
 
+_MEMORY_OF_THIS_MACHINE = (
+    ": this machine has no more memory, and enforces no limits. A replica that requests memory "
+    "(resources.requests.memory, of a script: --memory) waits until it is free"
+)
+
 
 def replica_environments(job: ClusterJob, *, is_local: bool) -> Mapping[ReplicaType, ReplicaEnvironment]:
     """Returns where the main containers of each replica type ran; empty if the manifest can't be read."""
@@ -40,7 +45,10 @@ def replica_environments(job: ClusterJob, *, is_local: bool) -> Mapping[ReplicaT
     }
     return {
         kind: ReplicaEnvironment(
-            name=str(found.folder), install=install_command_for(found), packages=installed_versions(found)
+            name=str(found.folder),
+            install=install_command_for(found),
+            packages=installed_versions(found),
+            more_memory=_MEMORY_OF_THIS_MACHINE,
         )
         for kind, found in environments.items()
     }
