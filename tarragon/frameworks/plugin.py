@@ -345,6 +345,10 @@ def _no_needs(_: Sequence[ast.Module], __: Mapping[str, str]) -> Iterator[Needed
     return iter(())
 
 
+def _no_needs_of_image(_: Sequence[ast.Module]) -> Iterator[NeededVariable | ScriptMistake]:
+    return iter(())
+
+
 def _one_program(_: TrainingJob, __: ReplicaType) -> int:
     return 1
 
@@ -429,3 +433,7 @@ class Framework:
     """What a program of these modules needs in an environment with these packages and versions."""
     bars_sum_metrics: Callable[[TrainingJob], bool] = _own_metrics
     """Whether bars in the job's logs may show sums over its workers until an epoch is over, instead of metrics."""
+    script_needs_of_image: Callable[[Sequence[ast.Module]], Iterator[NeededVariable | ScriptMistake]] = (
+        _no_needs_of_image
+    )
+    """What it needs in a recent image, whose packages nobody has looked at."""

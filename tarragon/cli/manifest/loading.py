@@ -21,13 +21,16 @@ from tarragon.cli.manifest.files import UnreadableFile, display_name, read_file
 from tarragon.cli.manifest.kubectl_export import as_new_job, as_new_object
 from tarragon.cli.manifest.local_images import (
     ENVIRONMENTS,
+    NO_NEEDS,
     VOLUMES,
     WORKDIR,
+    ScriptNeeds,
     commands_of_operator,
     image_map,
     missing_commands,
     other_installation_warnings,
     script_needs,
+    shipped_script_needs,
     software_warnings,
     volumes_of_operator,
 )
@@ -166,7 +169,7 @@ class _Source:
     """Where a job stands in FILE. The manifest of a script has lines that nobody sees: they are left out."""
 
     file: _File
-    document: ManifestObject
+    document: ManifestJob
 
     def with_lines(self, problems: Iterable[Problem]) -> list[Problem]:
         if is_script(self.file.name):
@@ -288,7 +291,18 @@ def _for_a_cluster(
     ]
     if changes.is_cpu_only:
         notes.append(f"warning: --cpu-only is meant for machines without GPUs, but also applies on {target.name}")
-    return _Adapted(job=job, manifest=job, notes=notes)
+    framework = source.document.framework
+    needs = _needs_on_a_cluster(framework, job, source.file.name)
+    job = with_environment(job, needs.variables, framework.main_container)
+    return _Adapted(job=job, manifest=job, notes=[*notes, *needs.notes])
+
+
+def _needs_on_a_cluster(framework: Framework, job: JsonObject, file: str) -> ScriptNeeds:
+    """Returns what a script needs. A manifest starts scripts of its images, which nobody can read here."""
+    if not is_script(file):
+        return NO_NEEDS
+    images, _ = image_map(embedded_home(), {})
+    return shipped_script_needs(job, framework, images, Path(file))
 
 
 def kubelet_annotations(workdir: Path, changes: Overrides) -> dict[str, str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tarragon.base.errors import Problem
@@ -119,29 +119,72 @@ class ScriptNeeds:
     notes: Sequence[str]
 
 
+NO_NEEDS = ScriptNeeds(variables={}, reasons={}, notes=())
+
+
 def script_needs(job: JsonObject, framework: Framework, images: ImageMap, folder: Path) -> ScriptNeeds:
     """Returns what the job's scripts need, as far as they are files of this machine.
 
     Nothing is said of variables that the manifest or the image map sets. `folder` is where containers without a working
     directory start.
     """
-    variables: dict[str, str] = {}
-    reasons: dict[str, str] = {}
-    notes: list[str] = []
+    found: list[NeededVariable | ScriptMistake] = []
     for container in _main_containers(job, framework, images):
         programs = parsed_programs(container.command, folder / container.workdir)
         installed = installed_versions(container.environment) if programs else {}
-        for need in framework.script_needs(programs, installed):
-            match need:
-                case NeededVariable(name=name) if name not in container.variables:
-                    variables[name], reasons[name] = need.value, need.reason
-                    notes.append(f"note: {name}={need.value} is set in all replicas: {need.reason}")
-                case ScriptMistake():
-                    remedy = need.remedy.format(install=install_command_for(container.environment))
-                    notes.append(f"warning: {need.message}\n  {remedy}")
-                case _:
-                    pass
-    return ScriptNeeds(variables=variables, reasons=reasons, notes=list(dict.fromkeys(notes)))
+        install = install_command_for(container.environment)
+        found += _open_needs(framework.script_needs(programs, installed), container.variables, install)
+    return _as_script_needs(found)
+
+
+def shipped_script_needs(job: JsonObject, framework: Framework, images: ImageMap, script: Path) -> ScriptNeeds:
+    """Returns what a script needs that goes to a cluster with its job.
+
+    Nobody knows what the job's images have there, unless they are those that Tarragon has chosen. Others are taken to
+    be like what stands for them on this machine.
+    """
+    programs = parsed_programs([str(script)], Path())
+    found: list[NeededVariable | ScriptMistake] = []
+    for _, template in pod_templates(job):
+        container = main_container(template, framework.main_container) or {}
+        image = str(container.get("image") or "")
+        installed = installed_versions(images.environment_of(image)) if programs else {}
+        is_chosen = framework.scripts is not None and image in {framework.scripts.image, framework.scripts.gpu_image}
+        if is_chosen or any(framework.script_needs(programs, installed)):
+            own = frozenset(str(each.get("name")) for each in container.get("env") or ())
+            found += _open_needs(framework.script_needs_of_image(programs), own, "pip install")
+    return _as_script_needs(found)
+
+
+def _open_needs(
+    needs: Iterator[NeededVariable | ScriptMistake], variables: Collection[str], install: str
+) -> Iterator[NeededVariable | ScriptMistake]:
+    """Yields the needs without those of variables that the container has, and with the command that installs."""
+    for need in needs:
+        match need:
+            case NeededVariable() if need.name not in variables:
+                yield need
+            case ScriptMistake():
+                yield replace(need, remedy=need.remedy.format(install=install))
+            case _:
+                pass
+
+
+def _as_script_needs(needs: Sequence[NeededVariable | ScriptMistake]) -> ScriptNeeds:
+    variables = {need.name: need for need in needs if isinstance(need, NeededVariable)}
+    return ScriptNeeds(
+        variables={name: need.value for name, need in variables.items()},
+        reasons={name: need.reason for name, need in variables.items()},
+        notes=list(dict.fromkeys(map(_note, needs))),
+    )
+
+
+def _note(need: NeededVariable | ScriptMistake) -> str:
+    match need:
+        case NeededVariable():
+            return f"note: {need.name}={need.value} is set in all replicas: {need.reason}"
+        case ScriptMistake():
+            return f"warning: {need.message}\n  {need.remedy}"
 
 
 def other_installation_warnings(job: JsonObject, framework: Framework, images: ImageMap) -> Iterator[str]:

@@ -22,7 +22,7 @@ from tarragon.frameworks.tensorflow.dialects import mlkube, v1
 from tarragon.frameworks.tensorflow.dialects.all_dialects import TFJOB_DIALECTS
 from tarragon.frameworks.tensorflow.fields import KIND, MAIN_CONTAINER, PORT_NAME, SpecField
 from tarragon.frameworks.tensorflow.keras_bars import sums_metrics
-from tarragon.frameworks.tensorflow.legacy_keras import script_needs
+from tarragon.frameworks.tensorflow.legacy_keras import script_needs, script_needs_of_image
 from tarragon.frameworks.tensorflow.log_causes import LOG_CAUSES
 from tarragon.frameworks.tensorflow.replica_list import default_server
 from tarragon.frameworks.tensorflow.replica_list.replicas import without_scaled_size
@@ -84,6 +84,7 @@ TENSORFLOW = Framework(
     log_causes=LOG_CAUSES,
     script_needs=script_needs,
     bars_sum_metrics=sums_metrics,
+    script_needs_of_image=script_needs_of_image,
 )
 
 MLKUBE = replace(

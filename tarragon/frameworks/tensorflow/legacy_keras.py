@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tarragon.frameworks.script_needs import NeededVariable, ScriptMistake
 
@@ -61,6 +61,20 @@ def script_needs(
         )
     else:
         yield NeededVariable(name=VARIABLE, value="1", reason=f"{reason}, but Keras 2 (tf-keras) can")
+
+
+def script_needs_of_image(programs: Sequence[ast.Module]) -> Iterator[NeededVariable | ScriptMistake]:
+    """Yields what such a script needs in an image of TensorFlow 2.16 or later, which has Keras 3.
+
+    None of TensorFlow's own images has tf-keras, but a script can't bring it along.
+    """
+    for need in script_needs(programs, {"keras": "3", "tf-keras": ""}):
+        match need:
+            case NeededVariable():
+                page = "`tarragon docs howto/scripts#keras-on-several-workers`"
+                yield replace(need, reason=f"{need.reason}. The image must have tf-keras: {page}")
+            case ScriptMistake():
+                yield need
 
 
 def _is_keras_3(installed: Mapping[str, str]) -> bool:
