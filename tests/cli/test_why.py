@@ -74,6 +74,22 @@ def test_what_it_can_not_start_with_is_said_and_since_when() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("message", "command"),
+    [
+        ('secret "hub" not found', "kubectl -n default create secret generic hub --from-literal KEY=VALUE"),
+        ('MountVolume.SetUp failed: configmap "data.v1" not found', "kubectl -n default create configmap data.v1"),
+        ('persistentvolumeclaim "data" not found', "kubectl -n default apply -f FILE, which has a Persist"),
+        ('error looking up: serviceaccount "me" not found', "kubectl -n default create serviceaccount me"),
+        ("couldn't find key token in Secret default/hub", "kubectl -n default edit secret hub"),
+    ],
+)
+def test_of_an_object_that_is_missing_it_is_said_how_to_create_it(message: str, command: str) -> None:
+    missing = Obstacle(since=BEGIN, reason="CreateContainerConfigError", message=f"worker-1: {message}")
+
+    assert command in why(JobStatus(admission=GOING, obstacle=missing))[-1]
+
+
 def test_one_that_waits_says_for_how_long_and_when_it_is_tried_again() -> None:
     wait = WaitReason(code="Refused", message="exceeded quota: q")
     waiting = Admission(queued_at=BEGIN, wait=wait, backoff=AdmissionBackoff(attempts=2, not_before=at(120)))

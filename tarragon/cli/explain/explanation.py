@@ -12,6 +12,7 @@ import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.base.resources import GPU_MEMORY_LABEL
+from tarragon.cli.explain.missing_objects import missing_object_remedy
 from tarragon.cli.explain.queue_status import queue_status
 from tarragon.cli.explain.quotas import is_quota_limited
 from tarragon.cli.jobview import schema
@@ -156,9 +157,18 @@ def explanation_lines(
         yield f"  to resume it: {command_line(prompt, job.command_key, 'resume')}"
         return
     yield from _waiting(status, now, place)
+    yield from _missing_object(job)
     if status.phase is not Phase.SUCCEEDED:
         yield from (f"  {line}" for line in restart_lines(status, now))
     yield from _size(job, now)
+
+
+def _missing_object(job: ClusterJob) -> Iterator[str]:
+    """Yield how to create what pods wait for, such as a Secret."""
+    obstacle = job.status.obstacle
+    remedy = "" if obstacle is None else missing_object_remedy(obstacle.message, job.key.namespace)
+    if remedy:
+        yield f"  {remedy}"
 
 
 def other_scheduler_line(job: ClusterJob) -> str:
