@@ -23,7 +23,10 @@ _CUSTOM_LOOP = "; a custom training loop works with Keras 3"
 
 def _use_keras_2(packages: Mapping[str, str]) -> str:
     if "tf-keras" in packages:
-        return f"use Keras 2, tf-keras, which {{environment}} has: {_SET}"
+        return (
+            f"use Keras 2 (tf-keras), which {{environment}} has: if the script has `import keras`, {IMPORT_REMEDY}; "
+            f"run the job with -e {VARIABLE}=1"
+        )
     return f"use Keras 2: {{install}} --no-deps {matching_package(packages)}, and {_SET}"
 
 
