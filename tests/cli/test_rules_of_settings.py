@@ -67,6 +67,7 @@ def sample(option: click.Option) -> object:
         "duration": "5m",
         "assignment": "a=b",
         "variable": "a=b",
+        "env_source": "secret/a",
         "folder_mapping": "a=/tmp",
         "api_generation": "kubeflow.org/v1",
         "parse_node": "name=a,cpu=1,memory=1Gi",
