@@ -305,7 +305,7 @@ def test_a_misspelled_module_is_not_handed_to_pip() -> None:
 
     assert remedy("nunpy") == (
         "did you mean numpy? Then correct the import; "
-        "if nunpy is your own file, set workingDir or PYTHONPATH to its folder"
+        "if nunpy is your own file, set workingDir or PYTHONPATH to its folder (-e PYTHONPATH=FOLDER)"
     )
     assert "did you mean" not in remedy("numpy") + remedy("my_own_layers")
     assert "python my_own_layers; if my_own_layers is your own file" in remedy("my_own_layers")

@@ -62,7 +62,7 @@ _GENERAL: Sequence[LogCause] = (
     LogCause(
         MISSING_MODULE + r"(?P<name>\w+)",
         "the module {name} is not installed in {environment}, which ran this replica",
-        "{getting}; if {name} is your own file, set workingDir or PYTHONPATH to its folder",
+        "{getting}; if {name} is your own file, set workingDir or PYTHONPATH to its folder (-e PYTHONPATH=FOLDER)",
     ),
     LogCause(
         r"(?i)address already in use|No address added|Failed to add port to server",

@@ -330,6 +330,12 @@ def read_documents(name: str) -> ManifestFile:
             f"{name} is a script, not a manifest",
             remedy=f"`{program} run {name}` makes a job of it; `{program} init {name}` writes the job's manifest",
         )
+    if name.endswith(".ipynb"):
+        raise InvalidManifest(
+            f"{name} is a notebook",
+            why="a job runs a script",
+            remedy=f"export it with `jupyter nbconvert --to script {name}`, and run the result",
+        )
     documents = read_manifest(text)
     if documents.problems:
         raise invalid_manifest(name, documents.problems)

@@ -41,6 +41,8 @@ _INSIDE_PODS: Mapping[str, str] = MappingProxyType(
 )
 """What kubectl does and Tarragon does not repeat. A pod has the name of its job and of its replica."""
 
+_FILES = (".py", ".sh", ".yaml", ".yml")
+"""The endings of what `run` takes."""
 _SURPLUS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("list", "top"), "`get {surplus}` shows one job, `describe {surplus}` all about it"),
@@ -59,6 +61,8 @@ def meant_command(name: str, commands: Collection[str], *, is_local: bool) -> st
         return f"did you mean `{word}`?"
     if word in FOREIGN_NAMES:
         return f"type {FOREIGN_NAMES[word]}"
+    if word.endswith(_FILES):
+        return f"type `tarragon run {name}`"
     if word in _INSIDE_PODS:
         kubeconfig = "KUBECONFIG=$(tarragon kubeconfig) " if is_local else ""
         return f"type `{kubeconfig}{_INSIDE_PODS[word]}`"
