@@ -30,6 +30,8 @@ class ScriptJob:
     """A whole number, or a fraction below 1: then replicas share GPUs."""
     config_map: str = ""
     """A ConfigMap with the script and what it imports; empty if the image has them."""
+    packaged_files: Mapping[str, str] = field(default_factory=dict)
+    """The paths of its files by key, if some are in folders; else each key is the name of a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +67,14 @@ def pod_template(job: ScriptJob, container: str, words: Sequence[str], *, gpus: 
     spec: dict[str, Json] = {"containers": [main]}
     if job.config_map:
         main["volumeMounts"] = [{"name": SCRIPT_VOLUME, "mountPath": SCRIPT_FOLDER}]
-        spec["volumes"] = [{"name": SCRIPT_VOLUME, "configMap": {"name": job.config_map}}]
+        spec["volumes"] = [{"name": SCRIPT_VOLUME, "configMap": _code(job)}]
     share = {"kubeshare/gpu_request": gpus, "kubeshare/gpu_limit": "1.0"} if is_fraction(gpus) else {}
     return {"metadata": {"annotations": share}, "spec": spec} if share else {"spec": spec}
+
+
+def _code(job: ScriptJob) -> dict[str, Json]:
+    items = [{"key": key, "path": path} for key, path in job.packaged_files.items()]
+    return {"name": job.config_map, "items": items} if items else {"name": job.config_map}
 
 
 def is_fraction(gpus: str) -> bool:

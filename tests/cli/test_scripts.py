@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import venv
 from pathlib import Path
 
 import pytest
@@ -280,8 +281,6 @@ def test_for_a_cluster_the_script_travels_with_the_modules_beside_it(tmp_path: P
     (tmp_path / "model.py").write_text("import layers\nimport train")
     (tmp_path / "layers.py").write_text("# é")
     (tmp_path / "unused.py").write_text("")
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "__init__.py").touch()
 
     made = script_manifest(str(tmp_path / "train.py"), ScriptOptions(), is_shipped=True)
 
@@ -291,7 +290,69 @@ def test_for_a_cluster_the_script_travels_with_the_modules_beside_it(tmp_path: P
     assert template["containers"][0]["command"] == ["python", "-u", "/opt/tarragon/script/train.py"]
     assert template["volumes"] == [{"name": "tarragon-script", "configMap": {"name": code["metadata"]["name"]}}]
     assert code["immutable"]
-    assert [*made.notes] == ["warning: train.py imports package, which only an image can bring to the cluster"]
+    assert not made.notes
+
+
+def test_for_a_cluster_packages_beside_the_script_travel_with_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import data.loader, models, torchvision")
+    for name, text in (
+        ("models/__init__.py", "from . import parts"),
+        ("models/parts/net.py", "import utils"),
+        ("data/loader.py", "import jax"),
+        ("data/images/unread.bin", "\0"),
+        ("utils.py", ""),
+        ("unused/__init__.py", ""),
+        ("torchvision/readme.txt", ""),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    code, job = script_manifest(str(tmp_path / "train.py"), ScriptOptions(image="acme"), is_shipped=True).documents
+
+    assert job["kind"] == "JAXJob"
+    template = job["spec"]["jaxReplicaSpecs"]["Worker"]["template"]["spec"]
+    (volume,) = template["volumes"]
+    paths = {each["key"]: each["path"] for each in volume["configMap"]["items"]}
+    assert paths.keys() == code["data"].keys()
+    assert sorted(paths.values()) == [
+        "data/loader.py",
+        "models/__init__.py",
+        "models/parts/net.py",
+        "train.py",
+        "utils.py",
+    ]
+    assert not any("/" in key for key in paths)
+
+
+def test_a_script_that_imports_no_tensorflow_needs_none_although_its_image_has_it(shell: Shell) -> None:
+    bare = shell.folder / "bare"
+    venv.create(bare, symlinks=True)
+    (shell.home).mkdir(exist_ok=True)
+    (shell.home / "images.yaml").write_text(f"tensorflow/*: {bare}\n")
+    shell.file("plain.py", "import numpy, os")
+    shell.file("later.py", "def main():\n    import tensorflow")
+
+    plain, later = shell("run", "plain.py", "--dry-run"), shell("run", "later.py", "--dry-run")
+
+    assert "image: tensorflow/tensorflow" in plain.out
+    assert "TensorFlow" not in plain.err
+    assert "warning: TensorFlow is not installed in" in later.err
+
+
+def test_a_notebook_is_said_to_be_one(shell: Shell) -> None:
+    ended = shell("run", shell.file("train.ipynb", "{}"))
+
+    assert ended.code == 2
+    assert "train.ipynb is a notebook" in ended.err
+    assert "jupyter nbconvert --to script train.ipynb" in ended.err
+
+
+@pytest.mark.parametrize("name", ["train.py", "job.yaml"])
+def test_a_file_in_place_of_a_command_is_run(shell: Shell, name: str) -> None:
+    ended = shell(name)
+
+    assert ended.code == 2
+    assert f"unknown command {name}; type `tarragon run {name}`" in ended.err
 
 
 def test_code_that_differs_travels_under_another_name(tmp_path: Path) -> None:

@@ -199,11 +199,13 @@ def owners_of(config: Path, key: Key) -> set[str] | None:
     return asyncio.run(found())
 
 
-def test_a_script_travels_to_the_cluster_with_the_modules_beside_it(
+def test_a_script_travels_to_the_cluster_with_the_modules_and_packages_beside_it(
     shell: Shell, training: ControlPlane, job: str
 ) -> None:
+    (shell.folder / "models").mkdir()
+    shell.file("models/net.py", "import helper\nWHO = helper.WHO")
     shell.file("helper.py", "WHO = 'helped'")
-    shell.file("train.py", "import helper, sys; print(helper.WHO, sys.argv[1:])")
+    shell.file("train.py", "import models.net, sys; print(models.net.WHO, sys.argv[1:])")
     node = f"spec.tfReplicaSpecs.Worker.template.spec.nodeSelector={{kubernetes.io/hostname: {REAL}}}"
 
     ended = shell("run", "train.py", "--name", job, "--workers", "2", "--set", node, "--", "--epochs", "3")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tarragon.base.errors import Problem
 from tarragon.cli.jobview.pod_templates import pod_templates
-from tarragon.cli.manifest.script_imports import imported_modules, parsed_programs
+from tarragon.cli.manifest.script_imports import imported_modules, modules_of_programs, parsed_programs
 from tarragon.cli.targets.environment import (
     cluster_environment,
     has_software,
@@ -149,11 +149,15 @@ def shipped_script_needs(job: JsonObject, framework: Framework, images: ImageMap
         container = main_container(template, framework.main_container) or {}
         image = str(container.get("image") or "")
         installed = installed_versions(images.environment_of(image)) if programs else {}
-        is_chosen = framework.scripts is not None and image in {framework.scripts.image, framework.scripts.gpu_image}
-        if is_chosen or any(framework.script_needs(programs, installed)):
+        if _is_chosen(framework, image) or any(framework.script_needs(programs, installed)):
             own = frozenset(str(each.get("name")) for each in container.get("env") or ())
             found += _open_needs(framework.script_needs_of_image(programs), own, "pip install")
     return _as_script_needs(found)
+
+
+def _is_chosen(framework: Framework, image: str) -> bool:
+    """Whether it is an image that Tarragon takes for scripts whose user names none."""
+    return framework.scripts is not None and image in {framework.scripts.image, framework.scripts.gpu_image}
 
 
 def _open_needs(
@@ -218,11 +222,12 @@ def _main_containers(job: JsonObject, framework: Framework, images: ImageMap) ->
 
 
 def _warnings(container: _LocalContainer, framework: Framework, folder: Path) -> Iterator[str]:
-    imported = imported_modules(container.command, folder / container.workdir)
-    needed = [
-        each for each in framework.image_software if needs_software(each, container.image, container.command, imported)
-    ]
-    image, environment = container.image, container.environment
+    image, environment, start = container.image, container.environment, folder / container.workdir
+    used = modules_of_programs(container.command, start) if _is_chosen(framework, image) else frozenset[str]()
+    imported = used or imported_modules(container.command, start)
+    # The image for a script of whoever named none does not say what this script needs.
+    named = "" if used else image
+    needed = [each for each in framework.image_software if needs_software(each, named, container.command, imported)]
     for each in needed:
         if not has_software(environment, each):
             yield (

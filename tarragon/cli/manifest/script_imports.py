@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 _SCRIPT = re.compile(r"""[^\s;|&()<>'"`$]+\.py(?=$|[\s;|&()<>'"`])""")
@@ -15,7 +16,7 @@ _MODULE = re.compile(r"\bpython[\d.]*\s(?:[^;|&]*\s)?-m\s+(?P<name>[\w.]+)")
 _CHANGE_OF_FOLDER = re.compile(r"(?:^|[\s;|&(])(?:cd|pushd)\s")
 _LARGEST_SCRIPT = 2**20
 _MOST_FILES = 100
-"""Of one command that are read for `parsed_programs`."""
+"""Of one command, or of one script, that are parsed."""
 
 
 def imported_modules(command: Sequence[str], folder: Path) -> frozenset[str]:
@@ -28,6 +29,11 @@ def imported_modules(command: Sequence[str], folder: Path) -> frozenset[str]:
     return frozenset(module for script in scripts for module in _imports(script) if not _is_beside(script, module))
 
 
+def modules_of_programs(command: Sequence[str], folder: Path) -> frozenset[str]:
+    """Returns the modules that the command's scripts import anywhere, without the user's own."""
+    return frozenset(module for script in _script_files(command, folder) for module in code_of_script(script).modules)
+
+
 def parsed_programs(command: Sequence[str], folder: Path) -> Sequence[ast.Module]:
     """Returns the command's programs, those after `-c` included, and the user's own modules that they import.
 
@@ -35,7 +41,7 @@ def parsed_programs(command: Sequence[str], folder: Path) -> Sequence[ast.Module
     """
     inline = [_parsed(text.encode(errors="replace")) for option, text in pairwise(command) if option == "-c"]
     codes = [code_of_script(script) for script in _script_files(command, folder)]
-    files = [file for code in codes for file in (*code.files, *_files_of(code.folders))]
+    files = [file for code in codes for file in code.files]
     parsed = [_parsed_file(file) for file in [*dict.fromkeys(files)][:_MOST_FILES]]
     return [tree for tree in (*inline, *parsed) if tree is not None]
 
@@ -50,38 +56,39 @@ def _script_files(command: Sequence[str], folder: Path) -> Sequence[Path]:
     return [folder / name for name in dict.fromkeys(names)]
 
 
-def _files_of(folders: Sequence[Path]) -> Iterator[Path]:
-    for folder in folders:
-        yield from sorted(folder.rglob("*.py"))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptCode:
     """A script and the user's own code that it imports from the script's folder, which Python searches first."""
 
     files: Sequence[Path]
-    """The script, and modules of one file."""
-    folders: Sequence[Path]
-    """Packages."""
+    """The script, the modules beside it that it needs, and all modules of the packages there that it needs."""
     modules: frozenset[str]
     """The other modules that all of these files import, anywhere in them."""
 
 
 def code_of_script(script: Path) -> ScriptCode:
     """Follows the imports of a script through the files beside it. A file that can't be parsed imports nothing."""
-    files, folders, modules, found = [], set(), set(), [script]
-    while found:
-        file = found.pop()
-        files.append(file)
+    found, modules, waiting = {script: None}, set(), [script]
+    for file in islice(waiting, _MOST_FILES):  # which grows
         for module in {*_all_imports(file)}:
-            beside = script.parent / f"{module}.py"
-            if beside.is_file():
-                found += [] if beside in {*files, *found} else [beside]
-            elif (script.parent / module / "__init__.py").is_file():
-                folders.add(script.parent / module)
-            else:
+            own = [each for each in _own_files(script.parent, module) if each not in found]
+            found |= dict.fromkeys(own)
+            waiting += own
+            if not _is_beside(script, module):
                 modules.add(module)
-    return ScriptCode(files=files, folders=sorted(folders), modules=frozenset(modules))
+    return ScriptCode(files=[*found], modules=frozenset(modules))
+
+
+def _own_files(folder: Path, module: str) -> Sequence[Path]:
+    """Returns the files of a module in that folder; none if it has none there."""
+    package = folder / module
+    if (package / "__init__.py").is_file():
+        return sorted(package.rglob("*.py"))
+    if (folder / f"{module}.py").is_file():
+        return [folder / f"{module}.py"]
+    # A folder may be a package without __init__.py. It may also be one of data, with very many files below.
+    is_own = module not in sys.stdlib_module_names
+    return sorted([*package.glob("*.py"), *package.glob("*/*.py")]) if is_own else []
 
 
 def _all_imports(script: Path) -> Iterator[str]:

@@ -96,7 +96,7 @@ def script_manifest(name: str, options: ScriptOptions, *, is_shipped: bool) -> S
         raise UnusableScript(f"there is no public image for a {framework.kind}", remedy="name yours: --image IMAGE")
     chosen = f"{name_for(script)}-{options.number}" if options.number > 1 else name_for(script)
     job_name = options.name or chosen
-    config_map = _config_map(name_for(script), code) if is_shipped else None
+    config_map = _config_map(name_for(script), script.parent, code) if is_shipped else None
     path = f"{SCRIPT_FOLDER}/{script.name}" if is_shipped else name
     job = ScriptJob(
         name=job_name,
@@ -110,12 +110,13 @@ def script_manifest(name: str, options: ScriptOptions, *, is_shipped: bool) -> S
         memory=options.memory,
         gpus=options.gpus,
         config_map=config_map["metadata"]["name"] if config_map is not None else "",
+        packaged_files=_packaged_files(script.parent, code) if is_shipped else {},
     )
     return ScriptManifest(
         documents=[*([config_map] if config_map is not None else []), support.manifest(job)],
         framework=framework,
         support=support,
-        notes=list(_notes(script, framework, code, is_shipped=is_shipped)),
+        notes=list(_notes(script, framework, code)),
     )
 
 
@@ -151,7 +152,7 @@ def _image_for(code: ScriptCode, support: ScriptSupport, options: ScriptOptions)
     """Returns a public image, that of the kind unless the script imports only what every Python has."""
     if options.gpus not in {"", "0"}:
         return support.gpu_image
-    is_plain = not options.kind and not code.folders and code.modules <= sys.stdlib_module_names
+    is_plain = not options.kind and code.modules <= sys.stdlib_module_names
     return PLAIN_IMAGE if is_plain else support.image
 
 
@@ -167,13 +168,17 @@ def _require_options(framework: Framework, support: ScriptSupport, options: Scri
         )
 
 
-def _config_map(name: str, code: ScriptCode) -> JsonObject:
-    """Returns a ConfigMap whose name follows from its content, so that no other job's code is ever changed."""
+def _config_map(name: str, folder: Path, code: ScriptCode) -> JsonObject:
+    """Returns a ConfigMap whose name follows from its content, so that no other job's code is ever changed.
+
+    A file in a folder has a key without slashes, as `packaged_files` says.
+    """
     data, size = {}, 0
     for file in code.files:
-        if _KEY.fullmatch(file.name) is None:
+        path = file.relative_to(folder).as_posix()
+        if _KEY.fullmatch(_key(path)) is None:
             raise UnusableScript(
-                f"{file.name} can't travel to a cluster",
+                f"{path} can't travel to a cluster",
                 why="the names of files in a ConfigMap have only letters without accents, digits, '-', '_' and '.'",
                 remedy="rename it, or build an image that has it",
             )
@@ -184,7 +189,7 @@ def _config_map(name: str, code: ScriptCode) -> JsonObject:
         except OSError as error:
             raise UnusableScript(f"can't read {file}", why=error.strerror or str(error)) from error
         size += len(text.encode())
-        data[file.name] = text
+        data[_key(path)] = text
     if size > MAX_CONFIG_MAP:
         raise UnusableScript(
             f"the script and its modules are too large: {size >> 10} KiB",
@@ -196,10 +201,18 @@ def _config_map(name: str, code: ScriptCode) -> JsonObject:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "immutable": True, "data": data}
 
 
-def _notes(script: Path, framework: Framework, code: ScriptCode, *, is_shipped: bool) -> Iterator[str]:
-    if is_shipped and code.folders:
-        packages = joined([folder.name for folder in code.folders])
-        yield f"warning: {script.name} imports {packages}, which only an image can bring to the cluster"
+def _key(path: str) -> str:
+    """Returns the key of a file in a ConfigMap, of its path below the script's folder: `models..net.py`."""
+    return path.replace("/", "..")
+
+
+def _packaged_files(folder: Path, code: ScriptCode) -> Mapping[str, str]:
+    """Returns the path of each file by its key; nothing if none is in a folder."""
+    paths = [file.relative_to(folder).as_posix() for file in code.files]
+    return {_key(path): path for path in paths} if any("/" in path for path in paths) else {}
+
+
+def _notes(script: Path, framework: Framework, code: ScriptCode) -> Iterator[str]:
     if code.modules & _DISTRIBUTED_TORCH:
         yield (
             f"note: {script.name} runs as a {framework.kind}, without the variables of torch.distributed: "
