@@ -8,10 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 import click
 from click.core import ParameterSource
 
+from tarragon.base.quantity import parse_milli
 from tarragon.cli.manifest.script_manifest import KINDS, ScriptOptions, is_script
 from tarragon.cli.options.settings import TarragonCommand
 
 _KEY, _ARGS = "tarragon.script", "tarragon.script.args"
+_LEAST_MEMORY = 2**20
+"""Bytes. Who wrote less has left out the unit."""
 _GPUS = re.compile(r"\d+|0?\.\d+")
 
 Value = str | int
@@ -55,12 +58,36 @@ def _script_options(prefix: str) -> list[click.Option]:
             callback=_remember("--chief"),
         ),
         _option("--gpus", _gpus, "N", f"{prefix}GPUs of each worker; 0.5 shares one"),
-        _option("--cpu", str, "N", f"{prefix}CPUs of each replica: 2, 500m"),
-        _option("--memory", str, "AMOUNT", f"{prefix}memory of each replica: 2Gi"),
+        _option("--cpu", _cpu, "N", f"{prefix}CPUs of each replica: 2, 500m"),
+        _option("--memory", _memory, "AMOUNT", f"{prefix}memory of each replica: 2Gi"),
         _option("--image", str, "IMAGE", f"{prefix}the image that runs it on a cluster"),
         _option("--name", str, "NAME", f"{prefix}the job's name; by default the script's"),
         _option("--kind", click.Choice([*KINDS]), None, f"{prefix}the kind of job; by default by its imports"),
     ]
+
+
+def _cpu(text: str) -> str:
+    if _amount(text) is None:
+        raise click.BadParameter(f"{text!r} is not a number of CPUs; use for example 2, 0.5 or 500m")
+    return text
+
+
+def _memory(text: str) -> str:
+    amount = _amount(text)
+    if amount is None:
+        raise click.BadParameter(f"{text!r} is not an amount of memory; use for example 500Mi or 2Gi")
+    if amount < _LEAST_MEMORY:
+        raise click.BadParameter(f"{text!r} means {text} bytes; use for example {text}Gi")
+    return text
+
+
+def _amount(text: str) -> float | None:
+    """Returns what a quantity of Kubernetes amounts to; None if it is none, or not above 0."""
+    try:
+        amount = parse_milli(text) / 1000
+    except (ValueError, OverflowError):
+        return None
+    return amount if amount > 0 else None
 
 
 def script_options_of(ctx: click.Context) -> ScriptOptions:
