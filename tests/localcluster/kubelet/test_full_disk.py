@@ -93,10 +93,11 @@ async def test_a_program_that_hung_and_cannot_be_started_again_has_not_succeeded
     failing = world.folder / "failing"
     probe = {"exec": {"command": ["test", "!", "-e", str(failing)]}, "failureThreshold": 1, "periodSeconds": 1}
     pod = await world.run(
-        f"trap 'exit 0' TERM; touch {failing}; {FOREVER}", container={"livenessProbe": probe}, restartPolicy="OnFailure"
+        f"trap 'exit 0' TERM; {FOREVER}", container={"livenessProbe": probe}, restartPolicy="OnFailure"
     )
     await world.says("ready")
     (pod_folder(world, pod) / "runs/main/1").touch()  # no folder can be made there; the attempt clears it away
+    failing.touch()
 
     await world.waiting("CreateContainerError")
 
