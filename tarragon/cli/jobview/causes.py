@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from types import MappingProxyType
 
 from tarragon.frameworks.log_causes import MISSING_MODULE, LogCause
@@ -113,13 +114,18 @@ _GENERAL: Sequence[LogCause] = (
     ),
 )
 _OF_FRAMEWORKS = dict.fromkeys(cause for framework in FRAMEWORKS for cause in framework.log_causes)
-_COMPILED = tuple((re.compile(row.pattern), row) for row in (*_OF_FRAMEWORKS, *_GENERAL))
+
+
+@cache
+def _compiled() -> Sequence[tuple[re.Pattern[str], LogCause]]:
+    """The rows with their patterns, which only failures need."""
+    return [(re.compile(row.pattern), row) for row in (*_OF_FRAMEWORKS, *_GENERAL)]
 
 
 def probable_causes(end: ReplicaEnd) -> Iterator[Cause]:
     """Yields each cause at most once, the most specific one first. A line that has one cause is not searched again."""
     lines = [*end.lines, end.reason, end.message, *boxes(end.lines)]
-    for pattern, row in _COMPILED:
+    for pattern, row in _compiled():
         matches = [match for line in lines if (match := pattern.search(line))]
         if len(matches) >= row.times:
             yield _cause(row, matches[-1], end)

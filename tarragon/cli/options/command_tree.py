@@ -80,6 +80,12 @@ BROKEN_PIPE = 141
 """The exit code that a shell reports for SIGPIPE: `tarragon list | head -1` is not an error."""
 
 
+_GC_THRESHOLD = 50_000
+"""Objects that a command makes until garbage is looked for: most end before. Python's usual 700 take a twentieth of
+their time; the servers choose their own numbers.
+"""
+
+
 def _import(module: str) -> ModuleType:
     """Import a command's module. Nothing that an import makes is garbage, and looking for some takes a tenth of it."""
     gc.disable()
@@ -87,6 +93,7 @@ def _import(module: str) -> ModuleType:
         return import_module(module)
     finally:
         gc.freeze()
+        gc.set_threshold(_GC_THRESHOLD)
         gc.enable()
 
 
