@@ -69,6 +69,7 @@ def sample(option: click.Option) -> object:
         "variable": "a=b",
         "env_source": "secret/a",
         "folder_mapping": "a=/tmp",
+        "_memory": "1Gi",
         "api_generation": "kubeflow.org/v1",
         "parse_node": "name=a,cpu=1,memory=1Gi",
         "replica_count": "ps=2",

@@ -204,7 +204,7 @@ def test_a_shell_script_runs_too(shell: Shell) -> None:
             ("train.py", "--memory", "2GB"),
             "for '--memory': '2GB' is not an amount of memory; use for example 500Mi or 2Gi",
         ),
-        (("train.py", "--memory", "2"), "for '--memory': '2' means 2 bytes; use for example 2Gi"),
+        (("train.py", "--memory", "2"), "for '--memory': '2' means that many bytes; use for example 2Gi"),
         (("train.py", "--name", "My Job"), "metadata.name"),
         (("train.py", "--kind", "jaxjob", "--ps", "1"), "--ps can't be used: JAXJobs have workers only"),
         (("train.py", "--kind", "jaxjob", "--ps", "1"), "leave it out, or use --kind tfjob"),

@@ -77,7 +77,7 @@ def _memory(text: str) -> str:
     if amount is None:
         raise click.BadParameter(f"{text!r} is not an amount of memory; use for example 500Mi or 2Gi")
     if amount < _LEAST_MEMORY:
-        raise click.BadParameter(f"{text!r} means {text} bytes; use for example {text}Gi")
+        raise click.BadParameter(f"{text!r} means that many bytes; use for example {text}Gi")
     return text
 
 
