@@ -309,9 +309,11 @@ def test_for_a_cluster_packages_beside_the_script_travel_with_it(tmp_path: Path)
         ("utils.py", ""),
         ("unused/__init__.py", ""),
         ("torchvision/readme.txt", ""),
+        ("models/folder.py/readme.txt", ""),
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
+    (tmp_path / "models" / ".#net.py").symlink_to("somebody@here.1")
 
     code, job = script_manifest(str(tmp_path / "train.py"), ScriptOptions(image="acme"), is_shipped=True).documents
 

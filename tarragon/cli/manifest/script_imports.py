@@ -6,7 +6,7 @@ import ast
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
@@ -83,12 +83,17 @@ def _own_files(folder: Path, module: str) -> Sequence[Path]:
     """Returns the files of a module in that folder; none if it has none there."""
     package = folder / module
     if (package / "__init__.py").is_file():
-        return sorted(package.rglob("*.py"))
+        return _files_among(package.rglob("*.py"))
     if (folder / f"{module}.py").is_file():
         return [folder / f"{module}.py"]
     # A folder may be a package without __init__.py. It may also be one of data, with very many files below.
     is_own = module not in sys.stdlib_module_names
-    return sorted([*package.glob("*.py"), *package.glob("*/*.py")]) if is_own else []
+    return _files_among([*package.glob("*.py"), *package.glob("*/*.py")]) if is_own else []
+
+
+def _files_among(paths: Iterable[Path]) -> Sequence[Path]:
+    """Leaves out folders of such a name, and links to nothing, as editors make them for locks."""
+    return sorted(path for path in paths if path.is_file())
 
 
 def _all_imports(script: Path) -> Iterator[str]:
