@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tarragon.base.clock import Clock, SystemClock
-from tarragon.cli.jobs.local_nodes import configured_nodes, node_notes
+from tarragon.cli.jobs.node_notes import configured_nodes, node_notes
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.manifest.loading import LoadedJob

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tarragon.cli.jobs.local_nodes import cpu_shares_note, other_nodes_note
+from tarragon.cli.jobs.node_notes import cpu_shares_note, other_nodes_note
 from tarragon.kube.core import Node, NodeStatus
 from tarragon.kube.meta import ObjectMeta
 from tests.cli.conftest import Shell
