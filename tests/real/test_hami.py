@@ -169,16 +169,17 @@ async def test_pods_are_created_as_hami_wants_them_and_the_job_says_when_no_sche
     async with a_field(emptied_control_plane, 1) as scene:
         await scene.operator(None, *FLAGS)
         await scene.submit(["half"], lambda name: training(name, 1, share=HALF))
-        await scene.until(lambda: Key("default", "half-worker-0") in scene.pods.objects)
+        worker, server = Key("default", "half-worker-0"), Key("default", "half-ps-0")
+        await scene.until(lambda: {worker, server} <= scene.pods.objects.keys())
 
-        pod = scene.pods.objects[Key("default", "half-worker-0")]
+        pod = scene.pods.objects[worker]
         assert pod.spec.scheduler_name == SCHEDULER
         assert pod.spec.node_name == ""
         limits = {NVIDIA_GPU: "1", "nvidia.com/gpucores": "50", "nvidia.com/gpumem": "8192"}
         assert pod.spec.containers[0].resources.limits == limits
         assert pod.metadata.annotations["nvidia.com/use-gpuuuid"] == pod.metadata.annotations[UUID]
         assert CHOSEN not in pod.metadata.annotations
-        assert scene.pods.objects[Key("default", "half-ps-0")].spec.node_name == "n00"
+        assert scene.pods.objects[server].spec.node_name == "n00"
 
 
 def random_job(name: str, dice: random.Random) -> Json:
