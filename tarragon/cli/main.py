@@ -14,6 +14,7 @@ from tarragon.base.errors import TarragonError
 from tarragon.cli.options.command_tree import RootGroup, handle_broken_pipe
 from tarragon.cli.options.error_output import error_text, is_verbose, report_bug
 from tarragon.cli.options.settings import GlobalOptions, global_options, version_option
+from tarragon.cli.output.prose import print_message
 from tarragon.cli.output.terminal import escape_output
 
 INTERRUPTED = 130
@@ -84,7 +85,7 @@ def _report_missing_module(error: ModuleNotFoundError) -> int:
     try:
         require_extra(extra, "this")
     except TarragonError as missing:
-        click.echo(error_text(missing), err=True)
+        print_message(error_text(missing))
         return missing.exit_code
     raise error
 
@@ -112,7 +113,7 @@ def run_command(args: Sequence[str], settings: GlobalOptions = _DEFAULTS) -> int
             import traceback
 
             traceback.print_exception(error)
-        click.echo(error_text(error), err=True)
+        print_message(error_text(error))
         return error.exit_code
     except click.ClickException as error:
         error.show()

@@ -4,7 +4,9 @@ import datetime as dt
 
 import pytest
 
+from tarragon.cli.output.style import colored, without_colors
 from tarragon.cli.output.words import age, count, duration_text, joined, span, table
+from tarragon.cli.output.wrapping import wrap_prose
 
 
 @pytest.mark.parametrize(
@@ -62,3 +64,43 @@ def test_a_table_has_its_columns_under_each_other_and_no_spaces_at_the_end() -> 
         "digits   Running",
         "x",
     ]
+
+
+def test_prose_breaks_between_words_and_continues_below_its_beginning() -> None:
+    assert list(wrap_prose("  one two three four", 12)) == ["  one two", "    three", "    four"]
+
+
+def test_a_word_wider_than_the_terminal_is_not_cut_so_that_its_copy_is_whole() -> None:
+    path = "/data/some/very/long/path.tfrecord"
+
+    assert list(wrap_prose(f"no file {path} here", 20)) == ["no file", f"    {path}", "    here"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "`tarragon docs operator#printed-progress`",
+        "kubectl annotate -n team tfjob digits tarragon.dev/adopt=true",
+        "/opt/bin/python -m tarragon describe digits",
+        "export KUBECONFIG=$(tarragon kubeconfig) && kubectl get tfjobs",
+    ],
+)
+def test_a_command_in_prose_is_on_one_row(command: str) -> None:
+    assert f"    {command};" in list(wrap_prose(f"to see it: {command}; it helps", 30))
+
+
+def test_rows_of_tables_stay_whole() -> None:
+    row = "  why        /opt/bin/python -m tarragon why plain"
+
+    assert list(wrap_prose(row, 30)) == [row]
+
+
+def test_prose_in_colour_continues_in_it() -> None:
+    rows = list(wrap_prose(colored("one two three", "red"), 9))
+
+    assert [without_colors(row) for row in rows] == ["one two", "    three"]
+    assert rows == [colored("one two", "red"), f"    {colored('three', 'red')}"]
+
+
+def test_quoted_output_keeps_its_margin_in_every_row() -> None:
+    assert list(wrap_prose("  │ x = 1    # one two", 18)) == ["  │ x = 1    # one", "  │   two"]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 import click
 
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand, embedded_home
-from tarragon.cli.output.finding import Finding, finding_lines
+from tarragon.cli.output.finding import TEXT_COLUMN, Finding, finding_lines
+from tarragon.cli.output.prose import width_of
 from tarragon.cli.output.style import painter
+from tarragon.cli.output.wrapping import wrap_prose
 
 
 @click.command("check", cls=TarragonCommand)
@@ -30,7 +33,8 @@ def command(settings: GlobalOptions, *, for_operator: bool, form: str | None) ->
         click.echo(FORMATTERS[form](check_document(findings)))
     for finding in findings if form is None else ():
         for line in finding_lines(finding, paint):
-            click.echo(line, color=True)
+            for row in wrap_prose(line, width_of(sys.stdout), " " * (TEXT_COLUMN + 2)):
+                click.echo(row, color=True)
     return 1 if any(finding.level == "error" for finding in findings) else 0
 
 

@@ -25,6 +25,7 @@ from tarragon.cli.manifest.volume_mounts import mount_problems, unused_volumes
 from tarragon.cli.options.error_output import error_text
 from tarragon.cli.options.formats import FORMATTERS
 from tarragon.cli.options.settings import GlobalOptions, TarragonCommand, embedded_home
+from tarragon.cli.output.prose import print_message
 from tarragon.cli.output.words import count, joined
 from tarragon.cli.targets.completion import complete_file
 from tarragon.kube.meta import Json
@@ -170,7 +171,7 @@ def _print(judged: FileResult, *, digests: bool) -> None:
     for warning in judged.warnings:
         click.echo(escaped_line(f"warning: {warning}"), err=True)
     if judged.error is not None:
-        click.echo(error_text(judged.error), err=True)
+        print_message(error_text(judged.error))
     elif digests:
         for name, _, found in judged.jobs:
             click.echo(escaped_line(f"{found}  {name}"))

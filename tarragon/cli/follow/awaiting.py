@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Collection, Coroutine
 from dataclasses import dataclass
 
-import click
-
 from tarragon.base.clock import Clock
 from tarragon.cli.follow.changes import stall_reason
 from tarragon.cli.follow.never_fits import NeverFitsWatch, never_fits_message
@@ -19,6 +17,7 @@ from tarragon.cli.jobview.progress import RUNNING, Progress
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.options.notes import print_note
 from tarragon.cli.output.interrupts import SIGNAL_EXIT_BASE, SignalHandler
+from tarragon.cli.output.prose import print_message
 from tarragon.cli.output.words import duration_text
 from tarragon.cli.targets.next_commands import command_line
 
@@ -67,13 +66,13 @@ async def wait_for_job(
     if reached.is_set() or follower.is_over:
         return WaitResult(follower=follower, exit_code=0) if reached.is_set() else _met(follower, wanted)
     if left is None and never_fits.noticed.done():
-        click.echo(never_fits_message(job, follower.progress), err=True)
+        print_message(never_fits_message(job, follower.progress))
         delete = command_line(target.command_prefix, job.command_key, "delete")
-        click.echo(f"  It waits until you delete it: {delete}", err=True)
+        print_message(f"  It waits until you delete it: {delete}")
         return WaitResult(follower=follower, exit_code=NEVER_FITS)
     if left is None:
         goal = "reached that state" if wanted.states else "ended"
-        click.echo(f"{job.name} has not {goal} within {duration_text(wanted.limit or 0)}.", err=True)
+        print_message(f"{job.name} has not {goal} within {duration_text(wanted.limit or 0)}.")
     return WaitResult(follower=follower, exit_code=UNFINISHED if left is None else left, is_detached=left is not None)
 
 

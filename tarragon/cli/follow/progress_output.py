@@ -13,6 +13,7 @@ from tarragon.cli.follow.changes import is_preempted, progress_changes, stall_re
 from tarragon.cli.follow.view import ProgressFrame, progress_rows
 from tarragon.cli.jobview.progress import RUNNING, SCHEDULED_AGAIN, Progress
 from tarragon.cli.output.log_lines import last_state, terminal_text
+from tarragon.cli.output.prose import prose_rows
 from tarragon.cli.output.screen import LiveRows
 from tarragon.cli.output.style import REPLICA_TYPES, painter
 from tarragon.cli.output.terminal import Terminal, size
@@ -159,7 +160,7 @@ class LiveOutput:
     def show_note(self, text: str) -> None:
         self.tick()
         self._screen.clear()
-        self._stage.err.write(f"{text}\n")
+        self._stage.err.writelines(f"{row}\n" for row in prose_rows(text.split("\n"), self._stage.err))
         self.tick()
 
     def tick(self) -> None:

@@ -23,6 +23,7 @@ from tarragon.cli.options.command_tree import handle_broken_pipe
 from tarragon.cli.options.formats import print_lines
 from tarragon.cli.options.notes import print_note
 from tarragon.cli.output.interrupts import SIGNAL_EXIT_BASE
+from tarragon.cli.output.prose import print_message
 from tarragon.cli.output.style import Paint
 from tarragon.cli.output.terminal import Sink, sink_of
 from tarragon.cli.output.words import duration_text, joined
@@ -190,7 +191,7 @@ def _print(lines: Iterable[str]) -> None:
 
 def _say(message: str, commands: Iterable[str]) -> None:
     if message:
-        click.echo(message, err=True)
+        print_message(message)
     suggestions = list(commands)
     if suggestions:
         print_note("\n".join(["", *suggestions]))

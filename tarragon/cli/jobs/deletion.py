@@ -17,6 +17,7 @@ from tarragon.cli.manifest.dependencies import may_exist
 from tarragon.cli.options.error_output import error_text
 from tarragon.cli.options.notes import print_note
 from tarragon.cli.options.settings import GlobalOptions
+from tarragon.cli.output.prose import print_message
 from tarragon.cli.output.words import joined
 from tarragon.cli.targets.ending import start_deletion, wait_until_deleted
 from tarragon.cli.targets.next_commands import command_line
@@ -54,7 +55,7 @@ def delete_jobs(settings: GlobalOptions, wanted: JobSelection, clock: Clock, con
     if jobs:
         asyncio.run(_delete_all(target, jobs, clock))
     for each in missing:
-        click.echo(error_text(each), err=True)
+        print_message(error_text(each))
     return NoSuchJob.exit_code if missing else 0
 
 

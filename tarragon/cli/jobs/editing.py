@@ -18,6 +18,7 @@ from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.options.arguments import WaitOptions
 from tarragon.cli.options.error_output import error_text
 from tarragon.cli.options.notes import print_note
+from tarragon.cli.output.prose import print_message
 from tarragon.cli.output.words import duration_text
 from tarragon.client.errors import Conflict
 from tarragon.client.port import Client
@@ -60,7 +61,7 @@ async def edit_jobs(
     async with target.reading() as reader:
         jobs, missing = await select_jobs(reader, choice, target.namespace)
     for each in missing:
-        click.echo(error_text(each), err=True)
+        print_message(error_text(each))
     codes = [NoSuchJob.exit_code for _ in missing]
     if not jobs:
         return max(codes, default=0)
@@ -70,7 +71,7 @@ async def edit_jobs(
             try:
                 changed.append(await _edit(cluster, target, job, edit))
             except JobNotEditable as error:
-                click.echo(error_text(error), err=True)
+                print_message(error_text(error))
                 codes.append(error.exit_code)
         if patience.waits:
             codes += await _wait_for_all(cluster, changed, edit, clock, patience.limit)
@@ -138,5 +139,5 @@ async def _wait_for(cluster: Client, job: ClusterJob, edit: JobEdit, clock: Cloc
                 if edit.is_applied(now, [pod for _, pod in pods_of(now, live.pods)]):
                     return 0
             except JobNotEditable as error:
-                click.echo(error_text(error), err=True)
+                print_message(error_text(error))
                 return error.exit_code

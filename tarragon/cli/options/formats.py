@@ -11,10 +11,9 @@ import click
 
 from tarragon.base.escaping import escaped
 from tarragon.cli.options.settings import GlobalOptions
+from tarragon.cli.output.prose import prose_rows, width_of
 from tarragon.cli.output.style import STATES, painter
-from tarragon.cli.output.terminal import Sink, sink_of, size
 from tarragon.cli.output.words import aligned
-from tarragon.cli.output.wrapping import wrap
 
 if TYPE_CHECKING:
     from tarragon.kube.meta import JsonObject
@@ -54,8 +53,7 @@ def print_table(rows: Sequence[Sequence[str]], settings: GlobalOptions, *, shown
 
     States are coloured. On a terminal, lines are cut at its edge.
     """
-    width = size(sys.stdout).columns if sink_of(sys.stdout) is Sink.TERMINAL else sys.maxsize
-    for line in table_lines(rows, settings, width)[-(shown or len(rows)) :]:
+    for line in table_lines(rows, settings, width_of(sys.stdout))[-(shown or len(rows)) :]:
         click.echo(line, color=True)
 
 
@@ -72,11 +70,8 @@ def table_lines(rows: Sequence[Sequence[str]], settings: GlobalOptions, width: i
 
 def print_lines(lines: Iterable[str]) -> None:
     """Prints sentences on stdout. On a terminal, long lines are wrapped between words."""
-    is_terminal = sink_of(sys.stdout) is Sink.TERMINAL
-    for line in lines:
-        rows = wrap(line, size(sys.stdout).columns) if is_terminal else [line]
-        for row in rows:
-            click.echo(row, color=True)
+    for row in prose_rows(lines, sys.stdout):
+        click.echo(row, color=True)
 
 
 def _cut(text: str, width: int) -> str:

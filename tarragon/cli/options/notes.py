@@ -6,6 +6,7 @@ import click
 
 from tarragon.base.escaping import escaped_line
 from tarragon.cli.options.settings import GlobalOptions
+from tarragon.cli.output.prose import print_message
 
 
 def is_quiet() -> bool:
@@ -17,7 +18,7 @@ def is_quiet() -> bool:
 def print_note(text: str) -> None:
     """Prints a note on stderr, unless the command is quiet."""
     if text and not is_quiet():
-        click.echo(text, err=True)
+        print_message(text)
 
 
 def print_warning(text: str) -> None:

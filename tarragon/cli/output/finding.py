@@ -11,6 +11,8 @@ from tarragon.cli.output.style import Paint
 _COLORS = {"ok": "green", "warning": "yellow", "error": "red"}
 _LABEL_WIDTH = 7
 _TOPIC_WIDTH = 11
+TEXT_COLUMN = _LABEL_WIDTH + _TOPIC_WIDTH + 3
+"""Where the text of a finding begins, below which its remedy is."""
 
 
 @dataclass(frozen=True, slots=True)

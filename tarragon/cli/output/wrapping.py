@@ -1,4 +1,8 @@
-"""Wraps long lines into rows of a terminal and keeps their colours. Pure."""
+"""Wraps long lines into rows of a terminal and keeps their colours. Pure.
+
+`wrap` fills a box on the screen, so no row is wider. `wrap_prose` is for what scrolls by and is copied from there: it
+breaks between words alone, and never in a command.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,13 @@ INDENT = "    "
 """The indentation of continuation rows."""
 _MARGIN = re.compile(rf" *(?:{ESCAPES.pattern})?│(?:{ESCAPES.pattern})? ")
 """Of quoted output, such as a traceback: continuation rows have it, too."""
+_PROGRAMS = r"(?:\S*/)?(?:tarragon|kubectl|helm|pip|uv|export|python[\d.]*)"
+_UNBREAKABLE = re.compile(rf"`[^`]+`|(?:(?<=[:;] )|(?<=^)|(?<=  )){_PROGRAMS} (?:\$\([^)]*\)|[^;,()`])+")
+"""A command, in backquotes or behind a colon, up to the end of its clause: in two rows, it can't be copied."""
+_GLUE = "\0"
+"""Stands for a space that is no place for a break. Escaped text has none."""
+_COLUMNS = re.compile(r"\S {3}")
+"""Between the columns of a table, of which the rows stay what they are."""
 _PIECES = re.compile(f"{ESCAPES.pattern}|.", re.DOTALL)
 
 
@@ -31,6 +42,61 @@ def wrap(line: str, width: int) -> Iterator[str]:
             yield row.cut(width)
         row.put(piece)
     yield "".join(row.pieces)
+
+
+def wrap_prose(line: str, width: int, indent: str | None = None) -> Iterator[str]:
+    """Yields the rows of a sentence, broken between words. Colours continue; rows of tables stay whole.
+
+    A path, a command or another word that is wider than the terminal has a row of its own, and is not cut: so the
+    terminal continues it, and what is copied is whole. `indent` is that of all rows but the first.
+    """
+    text = escaped(line.expandtabs(8))
+    plain = without_colors(text)
+    if cell_width(plain) <= width or (indent is None and _is_row_of_table(plain)):
+        yield text
+        return
+    head = _head(text)
+    below = _prose_indent(head) if indent is None else indent
+    row, color, start = head, "", cell_width(without_colors(head))
+    used = start
+    for word in _words(text[len(head) :]):
+        needed = cell_width(without_colors(word))
+        if used > start and used + needed > width:
+            yield row.rstrip().replace(_GLUE, " ") + (RESET if color else "")
+            row, start = below + color, cell_width(without_colors(below))
+            used = start
+        row, used = f"{row}{word} ", used + needed + 1
+        color = _color_after(color, word)
+    yield row.rstrip().replace(_GLUE, " ")
+
+
+def _is_row_of_table(plain: str) -> bool:
+    return not _MARGIN.match(plain) and _COLUMNS.search(plain.lstrip()) is not None
+
+
+def _words(text: str) -> list[str]:
+    return _UNBREAKABLE.sub(lambda found: found[0].rstrip().replace(" ", _GLUE) + _end_of(found[0]), text).split(" ")
+
+
+def _end_of(text: str) -> str:
+    return " " if text.endswith(" ") else ""
+
+
+def _head(text: str) -> str:
+    """Returns the margin of quoted output, else the spaces at the beginning."""
+    margin = _MARGIN.match(text)
+    return margin[0] if margin else text[: len(text) - len(text.lstrip(" "))]
+
+
+def _prose_indent(head: str) -> str:
+    return f"{head}  " if head.strip() else " " * max(len(INDENT), len(head) + 2)
+
+
+def _color_after(color: str, word: str) -> str:
+    """Returns the escapes of the colour in which a row continues after the word."""
+    for escape in ESCAPES.findall(word):
+        color = "" if escape == RESET else color + escape
+    return color
 
 
 def _continuation_indent(text: str) -> str:
