@@ -6,7 +6,7 @@ import pytest
 
 from tarragon.cli.output.style import colored, without_colors
 from tarragon.cli.output.words import age, count, duration_text, joined, span, table
-from tarragon.cli.output.wrapping import wrap_prose
+from tarragon.cli.output.wrapping import wrap_prose, wrapped_table
 
 
 @pytest.mark.parametrize(
@@ -104,3 +104,24 @@ def test_prose_in_colour_continues_in_it() -> None:
 
 def test_quoted_output_keeps_its_margin_in_every_row() -> None:
     assert list(wrap_prose("  │ x = 1    # one two", 18)) == ["  │ x = 1    # one", "  │   two"]
+
+
+def test_messages_of_a_table_go_on_in_their_column_if_it_is_wide_enough() -> None:
+    rows = [("1s", "the first replica has ended, and the others with it"), ("2s", "deleted")]
+
+    assert wrapped_table(("AGE", "MESSAGE"), rows, 44) == [
+        "AGE   MESSAGE",
+        "1s    the first replica has ended, and the\n      others with it",
+        "2s    deleted",
+    ]
+
+
+def test_messages_of_a_table_are_below_its_other_columns_on_a_narrow_terminal() -> None:
+    rows = [("1s", "tfjob/plain", "the first replica has ended, and others"), ("2s", "tfjob/plain", "")]
+
+    assert wrapped_table(("AGE", "ABOUT", "MESSAGE"), rows, 40) == [
+        "AGE   ABOUT",
+        "1s    tfjob/plain\n    the first replica has ended, and\n    others",
+        "2s    tfjob/plain",
+    ]
+    assert wrapped_table(("AGE", "ABOUT", "MESSAGE"), rows, 80)[0] == "AGE   ABOUT         MESSAGE"

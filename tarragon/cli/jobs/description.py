@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import click
 
@@ -18,10 +20,12 @@ from tarragon.cli.jobview.restarts import restart_lines
 from tarragon.cli.jobview.rows import reason, replicas, training
 from tarragon.cli.jobview.target import ClusterReader, ClusterTarget
 from tarragon.cli.manifest.replica_environments import install_command_for_image
-from tarragon.cli.options.formats import FORMATTERS
+from tarragon.cli.options.formats import FORMATTERS, print_lines
 from tarragon.cli.options.settings import GlobalOptions
+from tarragon.cli.output.prose import width_of
 from tarragon.cli.output.style import STATES, Paint, painter, without_colors
-from tarragon.cli.output.words import age, duration_text, joined, table
+from tarragon.cli.output.words import age, duration_text, joined
+from tarragon.cli.output.wrapping import wrap_prose, wrapped_table
 from tarragon.cli.report.tensorboard import tensorboard_problems
 from tarragon.cli.targets.local_places import data_folders, service_addresses, tensorboard_address
 from tarragon.cli.targets.next_commands import command_line
@@ -38,6 +42,7 @@ from tarragon.kube.scheduling.hami import node_gpu_memory
 
 MAX_ROWS = 40
 """The most rows shown in each section; `-o json` has all of them."""
+_INDENT = "  "
 
 
 async def describe(settings: GlobalOptions, name: str, form: str | None) -> None:
@@ -53,28 +58,29 @@ async def describe(settings: GlobalOptions, name: str, form: str | None) -> None
     gone = frozenset(pod.metadata.uid for pod in pods.values()) if job.state == INTERRUPTED else frozenset()
     progress = progress_of(progress_input(job, pods, gone))
     paint = painter(colors=settings.terminal().colors_out)
+    width = sys.maxsize if form is not None else width_of(sys.stdout)
+    room = width - len(_INDENT)
     parts = (
-        _head(job, progress, now, paint),
+        _head(job, progress, now, paint, width),
         _titled("Warnings", [str(warning) for warning in (*job.warnings, *job.likely_mistakes)]),
         _titled("Provenance", _provenance(job)),
-        _titled("Conditions", _conditions(job, now)),
+        _titled("Conditions", _conditions(job, now, room)),
         _titled("Restarts", [*restart_lines(job.status, now)]),
-        _titled("Replicas", _replica_table(target, job, progress, gpus)),
+        _titled("Replicas", _replica_table(target, job, progress, gpus, room)),
         [] if job.is_offline else _still_running(target, job, pods),
         _titled("TensorBoard", _tensorboard(target, job, listing.items)),
-        _titled("Folders", [f"{what:<22} {path}" for what, path in data_folders(target.nodes_folder, job, pods)]),
-        _titled("Events", _event_table(events, now)),
+        _titled("Folders", _folders([*data_folders(target.nodes_folder, job, pods)], room)),
+        _titled("Events", _event_table(events, now, room)),
     )
     if form is not None:
         plainly = [without_colors(line) for part in parts for line in part]
         click.echo(FORMATTERS[form](schema.job_document(job, now, plainly)))
         return
     for part in parts:
-        for line in part:
-            click.echo(line, color=True)
+        print_lines(part)
 
 
-def _head(job: ClusterJob, progress: Progress, now: dt.datetime, paint: Paint) -> Iterator[str]:
+def _head(job: ClusterJob, progress: Progress, now: dt.datetime, paint: Paint, width: int) -> Iterator[str]:
     state = paint(progress.state, STATES.get(progress.state, ""))
     generation = job.dialect.name if job.dialect is not None else "unknown generation"
     version = job.object.api_version
@@ -90,7 +96,9 @@ def _head(job: ClusterJob, progress: Progress, now: dt.datetime, paint: Paint) -
         ("Started", format_time(progress.started) if progress.started else ""),
         ("Ended", format_time(progress.completed) if progress.completed else ""),
     ]
-    yield from (f"{label + ':':<11} {value}" for label, value in facts if value)
+    for label, value in facts:
+        if value:
+            yield from wrap_prose(f"{label + ':':<11} {value}", width, " " * 12)
 
 
 def _training(job: ClusterJob, now: dt.datetime) -> str:
@@ -100,15 +108,16 @@ def _training(job: ClusterJob, now: dt.datetime) -> str:
 
 
 def _titled(title: str, lines: Sequence[str]) -> Iterator[str]:
+    """Yield the section, in which a line may have several rows."""
     if lines:
         yield ""
         yield f"{title}:"
-        yield from (f"  {line}" for line in lines[: MAX_ROWS + 1])
+        yield from (f"{_INDENT}{row}" for line in lines[: MAX_ROWS + 1] for row in line.split("\n"))
         if len(lines) > MAX_ROWS + 1:
             yield f"  and {len(lines) - MAX_ROWS - 1} more"
 
 
-def _conditions(job: ClusterJob, now: dt.datetime) -> Sequence[str]:
+def _conditions(job: ClusterJob, now: dt.datetime, width: int) -> Sequence[str]:
     rows = [
         (
             condition.type,
@@ -119,7 +128,7 @@ def _conditions(job: ClusterJob, now: dt.datetime) -> Sequence[str]:
         )
         for condition in job.status.conditions
     ]
-    return table(("TYPE", "STATUS", "REASON", "AGE", "MESSAGE"), rows) if rows else ()
+    return wrapped_table(("TYPE", "STATUS", "REASON", "AGE", "MESSAGE"), rows, width) if rows else ()
 
 
 def _tensorboard(target: ClusterTarget, job: ClusterJob, pods: Sequence[Pod]) -> Sequence[str]:
@@ -160,7 +169,7 @@ async def _gpu_memory(reader: ClusterReader, node: str) -> int:
 
 
 def _replica_table(
-    target: ClusterTarget, job: ClusterJob, progress: Progress, gpus: Mapping[str, str]
+    target: ClusterTarget, job: ClusterJob, progress: Progress, gpus: Mapping[str, str], width: int
 ) -> Sequence[str]:
     """Build the table of replicas, with addresses if they have any: on the local cluster also that on this machine."""
     addresses = [service_addresses(target.nodes_folder, job, member.replica) for member in progress.replicas]
@@ -174,7 +183,13 @@ def _replica_table(
         rows.append(
             (member.name, member.state, member.exit_cell, str(member.restarts), member.node or "-", *parts, *places)
         )
-    return table(header, rows) if rows else ()
+    return wrapped_table(header, rows, width) if rows else ()
+
+
+def _folders(found: Sequence[tuple[str, Path]], width: int) -> Sequence[str]:
+    """List the folders; each below what it has, where both do not fit in a row."""
+    lines = [f"{what:<22} {path}" for what, path in found]
+    return lines if max(map(len, lines), default=0) <= width else [f"{what}\n{_INDENT}{path}" for what, path in found]
 
 
 def _still_running(target: ClusterTarget, job: ClusterJob, pods: Mapping[Replica, Pod]) -> Iterator[str]:
@@ -198,7 +213,7 @@ async def _events(
     return sorted_events(events_of_job(listing.items, job, pods, kept))
 
 
-def _event_table(events: Sequence[JsonObject], now: dt.datetime) -> Sequence[str]:
+def _event_table(events: Sequence[JsonObject], now: dt.datetime, width: int) -> Sequence[str]:
     rows = []
     for event in events[-MAX_ROWS:]:
         times = int(event.get("count") or 1)
@@ -212,4 +227,4 @@ def _event_table(events: Sequence[JsonObject], now: dt.datetime) -> Sequence[str
                 str(event.get("message", "")).replace("\n", " "),
             )
         )
-    return table(("AGE", "TYPE", "REASON", "ABOUT", "MESSAGE"), rows) if rows else ()
+    return wrapped_table(("AGE", "TYPE", "REASON", "ABOUT", "MESSAGE"), rows, width) if rows else ()

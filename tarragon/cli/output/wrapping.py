@@ -7,14 +7,17 @@ breaks between words alone, and never in a command.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from tarragon.base.escaping import STYLE_ESCAPE, escaped
 from tarragon.cli.output.style import ESCAPES, RESET, without_colors
+from tarragon.cli.output.words import aligned
 
 INDENT = "    "
 """The indentation of continuation rows."""
+MIN_SENTENCES_WIDTH = 36
+"""Characters of a table's last column in which sentences can be read."""
 _MARGIN = re.compile(rf" *(?:{ESCAPES.pattern})?│(?:{ESCAPES.pattern})? ")
 """Of quoted output, such as a traceback: continuation rows have it, too."""
 _PROGRAMS = r"(?:\S*/)?(?:tarragon|kubectl|helm|pip|uv|export|python[\d.]*)"
@@ -68,6 +71,23 @@ def wrap_prose(line: str, width: int, indent: str | None = None) -> Iterator[str
         row, used = f"{row}{word} ", used + needed + 1
         color = _color_after(color, word)
     yield row.rstrip().replace(_GLUE, " ")
+
+
+def wrapped_table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Returns the lines of a table of which the last column has sentences. Where they don't fit, a line has more rows.
+
+    They go on in their column if it has `MIN_SENTENCES_WIDTH`, else all of them are below the other columns.
+    """
+    cells = aligned([header, *rows])
+    lines = ["   ".join(row).rstrip() for row in cells]
+    if max(map(cell_width, lines)) <= width:
+        return lines
+    before = sum(len(cell) + 3 for cell in cells[0][:-1])
+    if width - before >= MIN_SENTENCES_WIDTH:
+        return ["\n".join(wrap_prose(line, width, " " * before)) for line in lines]
+    heads = ["   ".join(row[:-1]).rstrip() for row in cells]
+    below = ["\n".join(wrap_prose(f"{INDENT}{row[-1].rstrip()}", width, INDENT)) for row in cells]
+    return [heads[0], *(f"{head}\n{text}".rstrip() for head, text in zip(heads[1:], below[1:], strict=True))]
 
 
 def _is_row_of_table(plain: str) -> bool:
