@@ -251,6 +251,15 @@ def test_rule_23_a_small_terminal_shows_the_progress_rather_than_the_age() -> No
     assert {"READY", "RESTARTS", "DURATION", "AGE", "NODES"} <= {*wide[0]}
 
 
+def test_rule_23_a_small_terminal_shows_the_exception_rather_than_its_exit_code() -> None:
+    said = "worker-0: exit code 1: ValueError: shape mismatch in layer dense_4"
+    rows = [HEADER, ("digits", "Failed", "0/1", "-", "-", "0", "12s", "3m", said)]
+
+    assert fit_width(rows, 80)[1][-1] == "worker-0: ValueError: shape mismatch in layer dense_4"
+    assert fit_wide_table([HEADER, rows[1]], 80)[1][-1] == "worker-0: ValueError: shape mismatch in layer dense_4"
+    assert fit_width(rows, 140)[1][-1] == said
+
+
 def test_rule_23_long_names_keep_their_ends_where_there_is_no_room_for_all() -> None:
     names = [f"a-family-of-trainings-with-a-long-name-{number}" for number in (17, 18)]
     rows = [("NAME", "STATE", "REASON"), *((name, "Waiting", "because " * 9) for name in names)]

@@ -48,6 +48,7 @@ MIN_NAME_WIDTH, MIN_REASON_WIDTH = 16, 36
 """Characters that both columns keep on a narrow terminal: room for `step 1,200/4,000 (30 %) · loss 0.11`."""
 MIN_WIDE_REASON_WIDTH = 20
 """The same for `-o wide`, which leaves out empty columns only."""
+_ERROR_IN_PROGRAM = f"{exit_text(1)}: "
 MIN_WIDTHS = MappingProxyType(
     {"NAMESPACE": 10, "NAME": 20, "STATE": 11, "READY": 5, "KIND": 6, "REPLICAS": 28, "NODES": 12}
 )
@@ -115,7 +116,8 @@ def fit_width(rows: Sequence[Sequence[str]], width: int) -> Sequence[Sequence[st
     for title in LEFT_OUT:
         if _excess(kept, MIN_REASON_WIDTH, width) > 0:
             kept = [column for column in kept if column[0] != title]
-    return list(zip(*_with_short_names(kept, _excess(kept, MIN_REASON_WIDTH, width)), strict=True))
+    named = _with_short_names(kept, _excess(kept, MIN_REASON_WIDTH, width))
+    return list(zip(*_with_brief_reasons(named, width), strict=True))
 
 
 def fit_wide_table(rows: Sequence[Sequence[str]], width: int) -> Sequence[Sequence[str]]:
@@ -124,7 +126,19 @@ def fit_wide_table(rows: Sequence[Sequence[str]], width: int) -> Sequence[Sequen
     if _width(columns) <= width:
         return rows
     kept = _without_empty(columns)
-    return list(zip(*_with_short_names(kept, _excess(kept, MIN_WIDE_REASON_WIDTH, width)), strict=True))
+    named = _with_short_names(kept, _excess(kept, MIN_WIDE_REASON_WIDTH, width))
+    return list(zip(*_with_brief_reasons(named, width), strict=True))
+
+
+def brief_reason(text: str) -> str:
+    """Returns the reason for a column that may cut it: without exit code 1, which an exception behind it implies."""
+    return text.replace(_ERROR_IN_PROGRAM, "", 1)
+
+
+def _with_brief_reasons(columns: Sequence[Sequence[str]], width: int) -> Sequence[Sequence[str]]:
+    """Makes room for the class of an exception, and the beginning of its message, where the reason is cut."""
+    room = width - _width([*columns[:-1], ("",)])
+    return [*columns[:-1], [cell if len(cell) <= room else brief_reason(cell) for cell in columns[-1]]]
 
 
 def _without_empty(columns: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tarragon.base.quantity import format_decimal
-from tarragon.cli.jobview.rows import MIN_REASON_WIDTH
+from tarragon.cli.jobview.rows import MIN_REASON_WIDTH, brief_reason
 from tarragon.cli.output.style import REPLICA_TYPES, STATES, Paint
 from tarragon.cli.output.wrapping import wrap
 from tarragon.cli.top.job_rows import JobRow
@@ -82,7 +82,7 @@ def _fitting(columns: Sequence[Column], shown: Sequence[JobRow], view: View, fra
 
 
 def _progress_or_reason(each: JobRow, view: View) -> str:
-    return each.reason or view.progress.get(each.key, "")
+    return brief_reason(each.reason) or view.progress.get(each.key, "")
 
 
 def _cells(each: JobRow, view: View, frame: Frame, columns: Sequence[Column]) -> list[str]:
