@@ -21,6 +21,9 @@ class LogProgress:
     """The steps of the epoch, or of the training."""
     steps_are_of_epoch: bool | None = None
     """Whether the steps begin anew with each epoch; None while that is not known."""
+    steps_are_of_bar: bool = False
+    epochs_are_named_at_end: bool = False
+    """Whether a line that names an epoch is behind its steps, also one without a loss."""
     laps: int = 0
     """How often everything that seems to be the training was done and has begun anew."""
     has_unknown_end: bool = False
@@ -53,7 +56,7 @@ class LogProgress:
             counted = _with_steps(state, line, line.steps)
             if counted is state:  # those of a validation
                 return state
-            state = replace(counted, is_end_pending=line.is_before_end)
+            state = replace(counted, is_end_pending=line.is_before_end, steps_are_of_bar=line.is_bar)
         if not line.metrics or (line.is_before_end and self.bars_sum_metrics):
             return state
         return replace(state, metrics={**state.metrics, **line.metrics})
@@ -82,8 +85,10 @@ def _is_next(before: Count | None, steps: Count | None) -> bool:
 
 def _in_epoch(state: LogProgress, line: ProgressLine, epoch: Count) -> LogProgress:
     # Keras names an epoch at its beginning; most others tell of it at its end, with a loss.
-    is_over = line.steps is None and bool(line.metrics)
+    is_over = line.steps is None and (bool(line.metrics) or state.epochs_are_named_at_end)
     known = state.epoch
+    if known is None and _has_steps_in_lines(state) and line.steps is None:
+        return _behind_steps(state, epoch, is_over=is_over)
     if known is None:
         return replace(_without_steps(state), epoch=epoch, is_epoch_over=is_over, laps=0, has_unknown_end=False)
     if epoch.total is None and known.total is not None and epoch.done <= known.total:
@@ -93,9 +98,36 @@ def _in_epoch(state: LogProgress, line: ProgressLine, epoch: Count) -> LogProgre
         grows = epoch.total != known.total and epoch.done == known.done + 1
         state = replace(state, has_unknown_end=state.has_unknown_end or grows)
         return replace(_without_steps(state), epoch=epoch, is_epoch_over=is_over)
-    if _is_repeated(state, line):
+    if not is_over and _is_repeated(state, line):
         return replace(_without_steps(state), laps=state.laps + 1, has_unknown_end=True)
     return replace(state, epoch=epoch, is_epoch_over=is_over or state.is_epoch_over)
+
+
+def _has_steps_in_lines(state: LogProgress) -> bool:
+    """Whether lines of their own have counted steps. A bar may be that of a download, or of a validation."""
+    return state.steps is not None and bool(state.steps.total) and not state.steps_are_of_bar
+
+
+def _behind_steps(state: LogProgress, epoch: Count, *, is_over: bool) -> LogProgress:
+    """Return the state after the first line that names an epoch, where steps were counted before it.
+
+    These are of the epoch, unless so many are done as those of the whole training would be. They are counted on in
+    steps: a job whose progress changes its unit seems to be another one.
+    """
+    is_at_end = epoch.done == 1  # before the first epoch there are no steps
+    over = epoch.done if is_over or is_at_end else epoch.done - 1
+    done, total = (state.steps.done, state.steps.total or 0) if state.steps is not None else (0, 0)
+    epochs = epoch.total or 0
+    of_training = (over - 1) * total < done * epochs <= over * total
+    known = replace(state, steps_are_of_epoch=not of_training)
+    return replace(
+        _without_steps(known),
+        epoch=epoch,
+        is_epoch_over=is_over or is_at_end,
+        epochs_are_named_at_end=is_at_end,
+        laps=0,
+        has_unknown_end=False,
+    )
 
 
 def _is_repeated(state: LogProgress, line: ProgressLine) -> bool:
@@ -118,7 +150,17 @@ def _with_steps(state: LogProgress, line: ProgressLine, steps: Count) -> LogProg
         return _of_training(state, steps)
     if line.is_bar or line.epoch is not None:
         return _of_epoch(state, steps)
-    return _of_either(state, steps, state.epoch)
+    begun = _in_next_epoch(state, steps, state.epoch)
+    return _of_either(begun, steps, begun.epoch or state.epoch)
+
+
+def _in_next_epoch(state: LogProgress, steps: Count, epoch: Count) -> LogProgress:
+    """Return the state in which these steps are done: after the end of an epoch they are of the next one."""
+    is_of_other = state.steps is not None and state.steps.total != steps.total
+    is_last = epoch.total is not None and epoch.done >= epoch.total
+    if not state.is_epoch_over or is_of_other or is_last:
+        return state
+    return replace(_without_steps(state), epoch=replace(epoch, done=epoch.done + 1), is_epoch_over=False)
 
 
 def _has_total(state: LogProgress) -> bool:

@@ -288,6 +288,64 @@ def test_steps_of_a_line_of_their_own_are_counted_over_all_epochs() -> None:
     assert amount(*of_training) == "step 101/300 (33 %)"
 
 
+def epochs_named_behind_their_steps(line: str) -> list[str]:
+    steps = [f"step {step}/10" for step in (1, 4, 10)]
+    return [each for epoch in (1, 2, 3) for each in (*steps, line.format(epoch))]
+
+
+@pytest.mark.parametrize("line", ["epoch {}/3", "epoch {}/3 loss=0.3"])
+def test_an_epoch_named_behind_its_steps_is_over_and_further_steps_are_of_the_next(line: str) -> None:
+    assert amounts(epochs_named_behind_their_steps(line)) == [
+        "step 1/10 (10 %)",
+        "step 4/10 (40 %)",
+        "step 10/10 (100 %)",
+        "step 10/30 (33 %)",
+        "step 11/30 (36 %)",
+        "step 14/30 (46 %)",
+        "step 20/30 (66 %)",
+        "step 20/30 (66 %)",
+        "step 21/30 (70 %)",
+        "step 24/30 (80 %)",
+        "step 30/30 (100 %)",
+        "step 30/30 (100 %)",
+    ]
+
+
+def test_steps_of_the_training_stay_such_where_an_epoch_is_named_behind_its_own() -> None:
+    lines = ["step 10/30", "epoch 1/3 loss 0.3", "step 13/30", "step 20/30", "epoch 2/3 loss 0.3", "step 23/30"]
+
+    assert amounts(lines) == [
+        "step 10/30 (33 %)",
+        "step 10/30 (33 %)",
+        "step 13/30 (43 %)",
+        "step 20/30 (66 %)",
+        "step 20/30 (66 %)",
+        "step 23/30 (76 %)",
+    ]
+
+
+def test_a_bar_before_the_first_epoch_may_be_anything() -> None:
+    bar = "100%|███| 13/13 [00:12<00:00, 3.1it/s]"
+
+    assert amounts([bar, "Epoch 1/3", "1/10 ━━━━ 0s 2ms/step - loss: 0.7"])[1:] == [
+        "0/3 epochs (0 %)",
+        "step 1/30 (3 %)",
+    ]
+
+
+def test_an_epoch_named_in_a_log_that_is_read_from_its_middle_has_only_begun() -> None:
+    assert amounts(["step 9/10", "step 10/10", "Epoch 3/3"])[-1] == "step 20/30 (66 %)"
+
+
+@given(
+    st.lists(st.sampled_from(["epoch 1/3", "epoch 2/3 loss=0.3", *(f"step {n}/10" for n in (1, 5, 10))]), max_size=9)
+)
+def test_a_log_that_was_counted_in_steps_is_not_counted_in_epochs_again(lines: list[str]) -> None:
+    found = [amount for amount in amounts(lines) if amount]
+
+    assert found == sorted(found, key=lambda amount: "epochs" not in amount)
+
+
 def test_steps_without_a_total_do_not_replace_those_with_one() -> None:
     assert amount("step 12 of 100", "loss = 0.3, step = 13") == "step 12/100 (12 %)"
 
