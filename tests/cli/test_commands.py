@@ -240,6 +240,12 @@ def test_logs_choose_replicas_lines_and_times(shell: Shell) -> None:
     assert re.match(r"\[\S+\] \d{4}-\d\d-\d\dT\S+Z one\n", shell("logs", "digits", "--timestamps").out)
     assert shell("logs", "digits", "--since", "1h").out.count("one") == 3
     assert shell("logs", "digits", "--replica", "worker-7").code == 102
+    assert shell("logs", "digits", "--replica", "1").out == shell("logs", "digits", "--replica", "worker-1").out
+    assert shell("logs", "digits", "--replica", "0", "--type", "worker").out.startswith("[worker-0] one\n")
+    both, none = shell("logs", "digits", "--replica", "0"), shell("logs", "digits", "--replica", "7")
+    assert (both.code, none.code) == (102, 102)
+    assert "say which: --replica ps-0 or --replica worker-0" in both.err
+    assert "the replicas are ps-0, worker-0 and worker-1" in none.err
     assert shell("logs", "digits", "--type", "ps", "--no-prefix", "--grep", "^one$", "--tail", "1").out == "one\n"
     assert shell("logs", "digits", "--grep", "(").code == 2
     before = shell("logs", "digits", "--previous")

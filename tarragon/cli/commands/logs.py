@@ -28,7 +28,7 @@ def regular_expression(text: str) -> re.Pattern[str]:
     multiple=True,
     metavar="NAME",
     shell_complete=complete_replica,
-    help="only this replica, such as worker-1 or launcher; can be repeated",
+    help="only this replica, such as worker-1, or 1 if that is clear, or launcher; can be repeated",
 )
 @click.option(
     "--type",

@@ -7,13 +7,15 @@ import math
 import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tarragon.base.escaping import write_verbatim
+from tarragon.cli.jobview.jobs import NoSuchJob
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.output.log_lines import Stamp, last_state, split_stamp, terminal_text
 from tarragon.cli.output.style import REPLICA_TYPES, painter
 from tarragon.cli.output.terminal import Sink, sink_of
+from tarragon.cli.output.words import count, joined
 from tarragon.cli.targets.stored_logs import LogLine
 from tarragon.client.port import LogOptions
 from tarragon.job.model import Replica
@@ -41,6 +43,11 @@ class LogQuery:
         is_named = not self.replicas or bool({str(replica), replica.type.lower()} & {*self.replicas})
         return is_named and (not self.types or replica.type.lower() in self.types)
 
+    def among(self, replicas: Collection[Replica]) -> LogQuery:
+        """Returns the query with names of replicas for bare numbers. Raises NoSuchJob if it is not clear which."""
+        of_types = [each for each in replicas if not self.types or each.type.lower() in self.types]
+        return replace(self, replicas=frozenset(_replica_name(each, of_types) for each in self.replicas))
+
     def matches(self, said: LogLine) -> bool:
         return self.grep is None or self.grep.search(said.text) is not None
 
@@ -48,6 +55,20 @@ class LogQuery:
         """Returns the options for the API server, which counts in whole seconds and may send more lines than wanted."""
         seconds = None if self.since is None else max(1, math.ceil((now - self.since).total_seconds()))
         return LogOptions(container=self.container, tail_lines=self.tail, since_seconds=seconds, previous=self.previous)
+
+
+def _replica_name(given: str, replicas: Sequence[Replica]) -> str:
+    """Returns the name of the replica with that index, or `given` if it is no number."""
+    if not (given.isascii() and given.isdecimal()):
+        return given
+    found = sorted(str(each) for each in replicas if each.index == int(given))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        remedy = " or ".join(f"--replica {name}" for name in found)
+        raise NoSuchJob(f"{count(len(found), 'replica')} have the index {given}", remedy=f"say which: {remedy}")
+    names = joined(sorted(map(str, replicas)))
+    raise NoSuchJob(f"no replica has the index {given}", why=f"the replicas are {names}" if names else "")
 
 
 class LogPrinter:

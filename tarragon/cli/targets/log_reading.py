@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from tarragon.base.clock import Clock, SystemClock
@@ -18,7 +18,7 @@ from tarragon.cli.jobview.jobs import (
     parse_job_name,
 )
 from tarragon.cli.jobview.log_listener import LogStreamer
-from tarragon.cli.jobview.rows import reason
+from tarragon.cli.jobview.rows import current_size, reason
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.options.notes import print_note
 from tarragon.cli.options.settings import GlobalOptions
@@ -45,7 +45,7 @@ _GONE = "{} keeps no logs of deleted jobs: a log is deleted with its pod"
 
 async def print_logs(settings: GlobalOptions, name: str, wanted: LogQuery, following: Clock | None) -> None:
     """Prints the logs of a job. With a clock, follows them until the job is over."""
-    printer, target = LogPrinter(wanted, settings), resolve_target(settings)
+    target = resolve_target(settings)
     if wanted.job_number is not None and target.nodes_folder is None:
         raise TarragonError(
             f"{target.name} keeps no logs of earlier jobs",
@@ -58,8 +58,11 @@ async def print_logs(settings: GlobalOptions, name: str, wanted: LogQuery, follo
         except NoSuchJob as error:
             if target.nodes_folder is None:
                 raise NoSuchJob(error.summary, why=_GONE.format(target.name), remedy=error.remedy) from error
-            printer.print_stored(_kept_logs(target, name, wanted, error.remedy))
+            LogPrinter(wanted, settings).print_stored(_kept_logs(target, name, wanted, error.remedy))
             return
+    runs = runs_of_job(target.nodes_folder, job)
+    wanted = wanted.among(_replicas_of(job, runs))
+    printer = LogPrinter(wanted, settings)
     if wanted.job_number is not None:
         stored = jobs_of_name(target.nodes_folder, _name_of(job), job.key.namespace)
         printer.print_stored(_matching_lines(_runs_of_number(stored, job.key, wanted.job_number), wanted))
@@ -69,12 +72,23 @@ async def print_logs(settings: GlobalOptions, name: str, wanted: LogQuery, follo
         async with target.watching() as cluster:
             await _print_cluster_logs(target, cluster, job, wanted, printer)
     else:
-        runs = runs_of_job(target.nodes_folder, job)
-        stored = jobs_of_name(target.nodes_folder, _name_of(job), job.key.namespace)
-        if not runs:
-            print_note(_without_logs(target, job))
-        _note_earlier(job.key.name, len(stored) - bool(runs))
+        _note_stored(target, job, runs)
         printer.print_stored(_matching_lines(runs, wanted))
+
+
+def _note_stored(target: ClusterTarget, job: ClusterJob, runs: Sequence[StoredRun]) -> None:
+    """Notes that the job has no logs, or that there are those of others of its name."""
+    if not runs:
+        print_note(_without_logs(target, job))
+    stored = jobs_of_name(target.nodes_folder, _name_of(job), job.key.namespace)
+    _note_earlier(job.key.name, len(stored) - bool(runs))
+
+
+def _replicas_of(job: ClusterJob, runs: Sequence[StoredRun]) -> Collection[Replica]:
+    """Returns the replicas of the job, also those that it has no longer since it shrank."""
+    sizes = (job.requested, current_size(job))
+    wanted = {Replica(kind, index) for size in sizes for kind, number in size.items() for index in range(number)}
+    return wanted | {run.replica for run in runs}
 
 
 def _without_logs(target: ClusterTarget, job: ClusterJob) -> str:
@@ -126,12 +140,9 @@ def _kept_logs(target: ClusterTarget, name: str, wanted: LogQuery, remedy: str) 
     print_note(f"{name} is deleted; showing its kept logs.")
     if wanted.job_number is None:
         _note_earlier(parsed.name, len(jobs) - 1)
-    return _matching_lines(
-        _runs_of_number(
-            jobs, Key(target.namespace, parsed.name), -1 if wanted.job_number is None else wanted.job_number
-        ),
-        wanted,
-    )
+    number = -1 if wanted.job_number is None else wanted.job_number
+    runs = _runs_of_number(jobs, Key(target.namespace, parsed.name), number)
+    return _matching_lines(runs, wanted.among({run.replica for run in runs}))
 
 
 def _runs_of_number(jobs: Sequence[StoredJob], key: Key, number: int) -> Sequence[StoredRun]:
