@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ from tarragon.cli.jobview.rows import current_size, reason
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.options.notes import print_note
 from tarragon.cli.options.settings import GlobalOptions
+from tarragon.cli.output.terminal import Sink, sink_of
 from tarragon.cli.output.words import count, joined
 from tarragon.cli.targets.log_filter import LogPrinter, LogQuery
 from tarragon.cli.targets.next_commands import command_line
@@ -80,8 +82,9 @@ def _note_stored(target: ClusterTarget, job: ClusterJob, runs: Sequence[StoredRu
     """Notes that the job has no logs, or that there are those of others of its name."""
     if not runs:
         print_note(_without_logs(target, job))
-    stored = jobs_of_name(target.nodes_folder, _name_of(job), job.key.namespace)
-    _note_earlier(job.key.name, len(stored) - bool(runs))
+    if not runs or _is_read_by_somebody():
+        stored = jobs_of_name(target.nodes_folder, _name_of(job), job.key.namespace)
+        _note_earlier(job.key.name, len(stored) - bool(runs))
 
 
 def _replicas_of(job: ClusterJob, runs: Sequence[StoredRun]) -> Collection[Replica]:
@@ -138,7 +141,7 @@ def _kept_logs(target: ClusterTarget, name: str, wanted: LogQuery, remedy: str) 
     if len(names) > 1 and not parsed.names_kind:
         raise AmbiguousName(f"there are logs of deleted jobs of {len(names)} kinds", names)
     print_note(f"{name} is deleted; showing its kept logs.")
-    if wanted.job_number is None:
+    if wanted.job_number is None and _is_read_by_somebody():
         _note_earlier(parsed.name, len(jobs) - 1)
     number = -1 if wanted.job_number is None else wanted.job_number
     runs = _runs_of_number(jobs, Key(target.namespace, parsed.name), number)
@@ -151,6 +154,11 @@ def _runs_of_number(jobs: Sequence[StoredJob], key: Key, number: int) -> Sequenc
         kept = f"{count(len(jobs), 'run')} of {key.name} {'is' if len(jobs) == 1 else 'are'} kept"
         raise NoSuchJob(f"run {number} of {key.name} not found", why=kept, remedy="1 is the oldest, -1 the newest")
     return jobs[number - 1 if number > 0 else number].runs
+
+
+def _is_read_by_somebody() -> bool:
+    """Whether stderr is a terminal: in the log of a script, a note before each log says nothing new."""
+    return sink_of(sys.stderr) is Sink.TERMINAL
 
 
 def _note_earlier(name: str, earlier: int) -> None:
