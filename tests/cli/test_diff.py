@@ -36,6 +36,7 @@ def test_a_job_that_is_not_there_is_new_as_a_whole_and_nothing_is_made(shell: Sh
     assert ended.out.splitlines()[:2] == ["--- cluster/tfjob/digits", "+++ job.yaml/tfjob/digits"]
     assert all(line.startswith("+") for line in ended.out.splitlines()[3:])
     assert "tfjob/digits is new" in ended.err
+    assert APPLIED not in ended.out
     assert not shell.home.exists()
 
 

@@ -52,12 +52,14 @@ async def compare_job(reader: ClusterReader, loaded: LoadedJob) -> ObjectDiff:
     label = f"{resource.kind.lower()}/{name or new['metadata'].get('generateName')}"
     live = await _get(reader, resource, Key(loaded.namespace, name)) if name else None
     if live is None:
-        return ObjectDiff(label=label, before=None, after=new, notes=[f"{label} is new"])
+        return ObjectDiff(label=label, before=None, after=_without_server_fields(new), notes=[f"{label} is new"])
     live = without_template_annotations(live, LOCAL_ANNOTATIONS)
     found = diff_manifests(loaded.framework, live, new)
     if found is None:
         note = f"{label} in the cluster can't be read as a job; comparing the plain manifests"
-        return ObjectDiff(label=label, before=_without_server_fields(live), after=new, notes=[note])
+        return ObjectDiff(
+            label=label, before=_without_server_fields(live), after=_without_server_fields(new), notes=[note]
+        )
     return ObjectDiff(
         label=label,
         before=found.before,
