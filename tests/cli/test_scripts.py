@@ -191,6 +191,12 @@ def test_a_shell_script_runs_too(shell: Shell) -> None:
         (("trian.py",), "did you mean train.py?"),
         (("train",), "did you mean train.py?"),
         (("python", "train.py", "3"), "a script needs no python before it; type `run train.py -- 3`"),
+        (("python train.py",), "'python train.py' is one argument; type `run train.py`"),
+        (("python3 train.py --epochs 3",), "type `run train.py -- --epochs 3`"),
+        (("train.py 'a b'",), "type `run train.py -- 'a b'`"),
+        (("train.py", "-w", "4"), "-w; did you mean --workers 4? Those of the script follow --: train.py -- -w"),
+        (("train.py", "-w"), "no such option: -w; did you mean --workers? Those of the script"),
+        (("train.py", "-c", "4"), "no such option: -c; those of the script follow --: train.py -- -c"),
         (
             ("train.py", "--epochs", "3"),
             "--epochs; those of the script follow --: train.py -- --epochs",

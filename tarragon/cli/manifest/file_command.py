@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import os
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -22,6 +24,10 @@ _SURELY_MEANT = 0.85
 """The similarity of a misspelled option. Others are probably the script's own."""
 _INTERPRETERS = frozenset({"python", "python3", "bash", "sh"})
 """What users type before a script, and Tarragon adds itself."""
+_SHORT = 2
+"""Characters of an option such as `-w`."""
+_FEW = 2
+"""The most options that a short one may stand for: of more, none is likely."""
 DRY_RUN = "--dry-run"
 DRY_RUNS = ("client", "server")
 """The values of the option. Without one, it is the first."""
@@ -99,13 +105,24 @@ class FileCommand(ScriptCommand):
             script = next(filter(is_script, args), None)
             if script is None or script_options_of(ctx).args:
                 raise
-            near = difflib.get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=_SURELY_MEANT)
-            hint = (
-                f"did you mean {near[0]}?"
-                if near
-                else f"those of the script follow --: {script} -- {error.option_name}"
-            )
+            hint = _option_hint(error, script, args, [name for each in self.params for name in each.opts])
             raise click.UsageError(f"no such option: {error.option_name}; {hint}", ctx) from error
+
+
+def _option_hint(error: click.NoSuchOption, script: str, args: Sequence[str], options: Sequence[str]) -> str:
+    """Returns what to type instead of an option that there is not. It may be the script's own."""
+    unknown = error.option_name
+    near = difflib.get_close_matches(unknown, error.possibilities or (), n=1, cutoff=_SURELY_MEANT)
+    if near:
+        return f"did you mean {near[0]}?"
+    own = f"those of the script follow --: {script} -- {unknown}"
+    begun = [name for name in options if name.startswith(f"-{unknown}")] if len(unknown) == _SHORT else []
+    if not 1 <= len(begun) <= _FEW:
+        return own
+    after = args[args.index(unknown) + 1 :][:1] if unknown in args and len(begun) == 1 else ()
+    value = [word for word in after if not word.startswith("-") and not is_script(word)]
+    meant = " ".join([" or ".join(begun), *value])
+    return f"did you mean {meant}? {own[0].upper()}{own[1:]}"
 
 
 def with_dry_run_value(args: Sequence[str]) -> list[str]:
@@ -144,9 +161,23 @@ def file_input(ctx: click.Context, words: Sequence[str], option: str | None) -> 
         raise click.UsageError(
             f"unexpected argument {named[1]}; those of the script follow --: {named[0]} -- {' '.join(named[1:])}"
         )
+    if len(named) == 1 and (meant := _meant_by_line(named[0])):
+        raise click.UsageError(f"{named[0]!r} is one argument; type `{ctx.info_name} {meant}`")
     if len(named) != 1:
         raise click.UsageError("give exactly one FILE")
     return FileInput(named[0], replace(overrides_of(ctx), script=checked_script_options(ctx, named[0])))
+
+
+def _meant_by_line(file: str) -> str:
+    """Returns what to type instead of a whole command line in quotes; empty if FILE is none."""
+    try:
+        words = shlex.split(file)
+    except ValueError:
+        return ""
+    own = words[1:] if words and words[0] in _INTERPRETERS else words
+    if len(words) < 2 or not own or not is_script(own[0]) or os.path.lexists(file):  # noqa: PLR2004 - a file's name
+        return ""
+    return " -- ".join(filter(None, (own[0], shlex.join(own[1:]))))
 
 
 def overrides_of(ctx: click.Context) -> Overrides:
