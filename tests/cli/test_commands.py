@@ -229,6 +229,22 @@ def test_describe_says_what_goes_on_after_the_end_and_how_it_is_ended(shell: She
     assert re.search(r"^    \S.* delete digits$", output, re.MULTILINE)
 
 
+def test_a_change_starts_a_cluster_that_does_not_run_and_says_only_that(shell: Shell) -> None:
+    for name in ("one", "two"):
+        shell("run", shell.file("job.yaml", worker(name, "pass")))
+    shell("down")
+
+    deleted = shell("delete", "one")
+    shell("down")
+    missing = shell("delete", "one")
+    refused = shell("suspend", "two")
+
+    assert (deleted.code, deleted.out) == (0, "tfjob/one deleted\n")
+    assert re.match(r"The cluster local \(\S+\) is not running; starting it\.\nDeleting tfjob/one ", deleted.err)
+    assert missing.err.startswith("Error: ")
+    assert refused.err.startswith("The cluster local ")
+
+
 def test_logs_choose_replicas_lines_and_times(shell: Shell) -> None:
     says = "import os, time; print('one'); print('two ' + os.environ['HOSTNAME'], flush=True)\n"
     server, trainer = python(says + "open('up', 'w')"), python(says + ONCE_UP)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import click
 
 from tarragon.base.clock import Clock
-from tarragon.cli.jobs.selection import JobSelection, select_jobs
+from tarragon.cli.jobs.selection import JobSelection, note_start, select_jobs
 from tarragon.cli.jobview.jobs import ClusterJob, NoSuchJob
 from tarragon.cli.jobview.leftovers import used_objects
 from tarragon.cli.jobview.target import ClusterTarget
@@ -60,11 +60,12 @@ def delete_jobs(settings: GlobalOptions, wanted: JobSelection, clock: Clock, con
 
 
 async def _selected(target: ClusterTarget, wanted: JobSelection) -> tuple[Sequence[ClusterJob], Sequence[NoSuchJob]]:
-    async with target.reading() as reader:
+    async with target.selecting() as reader:
         return await select_jobs(reader, wanted, target.namespace)
 
 
 async def _delete_all(target: ClusterTarget, jobs: Sequence[ClusterJob], clock: Clock) -> None:
+    note_start(target, jobs)
     async with target.writing(clock) as http:
         await _start_all(target, http, jobs)
         kept: dict[str, None] = {}

@@ -10,7 +10,7 @@ import click
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
-from tarragon.cli.jobs.selection import JobSelection, select_jobs
+from tarragon.cli.jobs.selection import JobSelection, note_start, select_jobs
 from tarragon.cli.jobview.exit_code import DELETED, UNFINISHED
 from tarragon.cli.jobview.jobs import ClusterJob, NoSuchJob, pods_of, read_job
 from tarragon.cli.jobview.live import JobWatch
@@ -58,13 +58,14 @@ async def edit_jobs(
     target: ClusterTarget, choice: JobSelection, edit: JobEdit, clock: Clock, patience: WaitOptions
 ) -> int:
     """Change the selected jobs and return the highest exit code. One that can't be changed does not stop the others."""
-    async with target.reading() as reader:
+    async with target.selecting() as reader:
         jobs, missing = await select_jobs(reader, choice, target.namespace)
     for each in missing:
         print_message(error_text(each))
     codes = [NoSuchJob.exit_code for _ in missing]
     if not jobs:
         return max(codes, default=0)
+    note_start(target, jobs)
     async with target.writing(clock) as cluster:
         changed: list[ClusterJob] = []
         for job in jobs:

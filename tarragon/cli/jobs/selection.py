@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 import click
 
 from tarragon.base.errors import TarragonError
+from tarragon.cli.options.notes import print_note
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.output.words import joined
 from tarragon.cli.targets.completion import complete_job, job_names
 
 if TYPE_CHECKING:
     from tarragon.cli.jobview.jobs import ClusterJob, NoSuchJob
-    from tarragon.cli.jobview.target import ClusterReader
+    from tarragon.cli.jobview.target import ClusterReader, ClusterTarget
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -107,6 +108,12 @@ async def select_jobs(
         else:
             jobs[job.uid] = job
     return list(jobs.values()), missing
+
+
+def note_start(target: ClusterTarget, jobs: Sequence[ClusterJob]) -> None:
+    """Notes that the cluster of these jobs does not run: to change them starts it."""
+    if any(job.is_offline for job in jobs):
+        print_note(f"The cluster {target.name} is not running; starting it.")
 
 
 def _not_found(wanted: JobSelection, namespace: str) -> NoSuchJob:

@@ -77,6 +77,10 @@ class ClusterTarget(Protocol):
         """Connects in order to read. Reads the database of an embedded cluster that does not run."""
         ...
 
+    def selecting(self) -> AbstractAsyncContextManager[ClusterReader]:
+        """Connects in order to read what is then changed: `writing` starts an embedded cluster that does not run."""
+        ...
+
     def watching(self) -> AbstractAsyncContextManager[Client]:
         """Connects in order to watch. The cluster must be running."""
         ...

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
-from tarragon.cli.jobview.target import ClusterReader, CommandPrefix, Notify
+from tarragon.cli.jobview.target import ClusterReader, CommandPrefix, Notify, is_offline_reader
 from tarragon.cli.options.notes import print_note, print_warning
 from tarragon.cli.options.settings import LOCAL
 from tarragon.cli.output.invocation import current_invocation
@@ -79,6 +79,13 @@ class EmbeddedTarget:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[ClusterReader]:
+        async with self.selecting() as reader:
+            if is_offline_reader(reader):
+                print_note(f"The local cluster in {self._home.folder} is not running; showing its last stored state.")
+            yield reader
+
+    @asynccontextmanager
+    async def selecting(self) -> AsyncIterator[ClusterReader]:
         place = self._home
         reader = _running_reader(place, self._deadline)
         if reader is not None:
@@ -88,7 +95,6 @@ class EmbeddedTarget:
             print_note(f"No local cluster exists in {place.folder} yet.")
             yield EmptyReader()
         else:
-            print_note(f"The local cluster in {place.folder} is not running; showing its last stored state.")
             from tarragon.localcluster.registry.offline import OfflineCluster
 
             stored = OfflineCluster.open(place.store_path)

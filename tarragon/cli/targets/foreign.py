@@ -83,6 +83,11 @@ class KubeconfigTarget:
             yield http
 
     @asynccontextmanager
+    async def selecting(self) -> AsyncIterator[ClusterReader]:
+        async with self._connection() as http:
+            yield http
+
+    @asynccontextmanager
     async def watching(self) -> AsyncIterator[HttpClient]:
         async with self._connection() as http:
             yield http
