@@ -26,7 +26,7 @@ _INTERPRETERS = frozenset({"python", "python3", "bash", "sh"})
 """What users type before a script, and Tarragon adds itself."""
 _SHORT = 2
 """Characters of an option such as `-w`."""
-_FEW = 2
+_FEW = 3
 """The most options that a short one may stand for: of more, none is likely."""
 DRY_RUN = "--dry-run"
 DRY_RUNS = ("client", "server")
