@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from io import StringIO
 from typing import NoReturn
 
 import click
@@ -116,7 +117,9 @@ def run_command(args: Sequence[str], settings: GlobalOptions = _DEFAULTS) -> int
         print_message(error_text(error))
         return error.exit_code
     except click.ClickException as error:
-        error.show()
+        shown = StringIO()  # as click prints it, with the usage; on a terminal it breaks between words
+        error.show(shown)
+        print_message(shown.getvalue().rstrip("\n"))
         return error.exit_code
     except ModuleNotFoundError as error:
         return _report_missing_module(error)

@@ -14,6 +14,7 @@ import yaml
 from tarragon import __version__
 from tests.cli.conftest import Shell
 from tests.cli.manifests import worker
+from tests.cli.tty import Tty
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -185,3 +186,9 @@ def test_the_version_is_an_option_too_that_no_variable_sets(shell: Shell) -> Non
     assert shell("--version").out == f"tarragon {__version__}\n"
     assert shell("-V").out == shell("--version").out
     assert replace(shell, variables={"TARRAGON_VERSION": "1"})("config", "path").out.endswith("config.yaml\n")
+
+
+def test_a_usage_error_breaks_between_words_on_a_terminal(shell: Shell) -> None:
+    with Tty(shell.command("list", "-o", "tables"), shell.folder, shell.environment()) as tty:
+        assert tty.ended() == 2
+        assert "is not one of 'table',\n    'wide', 'name', 'json', 'yaml'." in tty.text
