@@ -93,6 +93,7 @@ def remedy(line: str) -> str:
         ("tensorflow: OOM when allocating tensor with shape[8,8]", "the replica ran out of memory"),
         ("RuntimeError: no CUDA-capable device is detected", "needs a GPU"),
         ("InternalError: No worker known as /job:worker/replica:0/task:2", "not in its TF_CONFIG"),
+        ("KeyError: 'TF_CONFIG'", "needs TF_CONFIG, which a job with a single replica does not have"),
         ("bash: line 1: mpirun: command not found", "MPI is not installed in /envs/tf"),
         ('exec: "mpirun": executable file not found in $PATH', "MPI is not installed in /envs/tf"),
         ("/bin/sh: 1: /usr/local/bin/orted: not found", "MPI is not installed in /envs/tf: the program orted"),
@@ -293,7 +294,8 @@ def test_a_log_that_never_says_done_has_the_numbers_that_it_said_last() -> None:
     bar = "1/3 [=>..] - loss: 0.9\x08\x08\x08\x08\x08\x083/3 [====] - loss: 0.3 - accuracy: 0.9"
 
     assert final_metrics(["step 5 accuracy=0.5", bar, "bye"]) == [("accuracy", "0.9"), ("loss", "0.3")]
-    assert final_metrics(["step 5", "bye"]) == []
+    assert final_metrics(["step 3 of 3, loss 0.033", "bye"]) == [("loss", "0.033")]
+    assert final_metrics(["step 5", "the loss of 3 files", "bye"]) == []
 
 
 def test_a_misspelled_module_is_not_handed_to_pip() -> None:

@@ -14,6 +14,8 @@ from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5
 from tarragon.job.model import Replica, RestartPolicy
 from tarragon.job.phase import Phase
+from tarragon.job.progress import Progress as Training
+from tarragon.job.progress import Source
 from tarragon.job.status import Condition, FirstFailure, JobStatus
 from tests.cli.scenes import at, ended, pod, progress, waiting, worker
 
@@ -56,6 +58,21 @@ def test_a_job_that_was_silent_for_long_is_trusted() -> None:
 
 def test_a_job_that_said_a_word_is_trusted() -> None:
     assert len(list(success_report(ending(finished(0), {worker(0): ["hello"]}), uncolored))) == 1
+
+
+def test_a_job_that_reported_its_progress_is_trusted_and_its_numbers_are_told() -> None:
+    training = Training(updated_at=at(2), done=20, total=20, metrics={"lr": "0.1", "accuracy": "0.9", "loss": "0.05"})
+    silent = replace(finished(0, until=8), training=training)
+
+    assert list(success_report(ending(silent), uncolored)) == ["Succeeded  digits in 14.2 s  accuracy 0.9  loss 0.05"]
+    assert "loss 0.01" in next(success_report(ending(silent, {worker(0): ["loss=0.01"]}), uncolored))
+
+
+def test_numbers_that_the_operator_read_in_a_log_are_not_told_as_the_last_ones() -> None:
+    training = Training(updated_at=at(2), metrics={"loss": "0.05"}, source=Source.LOG)
+    seen = replace(finished(0), training=training)
+
+    assert list(success_report(ending(seen, {worker(0): ["bye"]}), uncolored)) == ["Succeeded  digits in 14.2 s"]
 
 
 def test_a_failure_names_the_first_replica_its_code_its_last_lines_and_the_usual_cause() -> None:

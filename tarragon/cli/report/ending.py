@@ -19,10 +19,11 @@ from tarragon.cli.jobview.restarts import earlier_end
 from tarragon.cli.output.log_lines import terminal_text
 from tarragon.cli.output.style import STATES, Paint, uncolored
 from tarragon.cli.output.words import count, duration_text, table
-from tarragon.cli.report.numbers import final_metrics
+from tarragon.cli.report.numbers import final_metrics, reported_metrics
 from tarragon.job.excerpt import LINE_LENGTH, telling_excerpt
 from tarragon.job.exit_codes import ExitCodeTable
 from tarragon.job.model import Replica, ReplicaType, RestartPolicy
+from tarragon.job.progress import Source
 from tarragon.job.status import FirstFailure, RestartRecord
 from tarragon.job.tracebacks import short_line
 
@@ -71,7 +72,8 @@ class ReplicaFailure:
 def success_report(end: FinishedJob, paint: Paint) -> Iterator[str]:
     """Yields `Succeeded  digits in 14.2 s  accuracy 0.957`, and a warning if there was no output."""
     lines = [line for replica in end.deciding_replicas for line in end.tails.get(replica, ())]
-    metrics = "".join(f"  {name} {value}" for name, value in final_metrics(lines))
+    found = final_metrics(lines) or reported_metrics(_reported(end))
+    metrics = "".join(f"  {name} {value}" for name, value in found)
     yield f"{paint('Succeeded', STATES['Succeeded'])}  {end.progress.key.name} in {duration_text(end.seconds)}{metrics}"
     seconds = silent_seconds(end)
     if seconds is not None:
@@ -80,11 +82,17 @@ def success_report(end: FinishedJob, paint: Paint) -> Iterator[str]:
 
 
 def silent_seconds(end: FinishedJob) -> float | None:
-    """Returns how long the deciding replicas ran if that was suspiciously short and without output; else None."""
+    """Returns how long the deciding replicas ran if that was suspiciously short, without output or report; or None."""
     members = [member for member in end.progress.replicas if member.replica in end.deciding_replicas]
     ran = [seconds for member in members if (seconds := seconds_of(member, end)) is not None]
     is_silent = bool(members) and all(end.line_counts.get(member.replica) == 0 for member in members)
-    return max(ran) if is_silent and ran and max(ran) < SUSPICIOUSLY_SHORT else None
+    return max(ran) if is_silent and ran and max(ran) < SUSPICIOUSLY_SHORT and end.progress.training is None else None
+
+
+def _reported(end: FinishedJob) -> Mapping[str, str]:
+    """Returns the metrics that the program itself reported. What the operator read in the log may not be its end."""
+    training = end.progress.training
+    return training.metrics if training is not None and training.source is Source.REPORT else {}
 
 
 def failure_report(end: FinishedJob, paint: Paint) -> Iterator[str]:

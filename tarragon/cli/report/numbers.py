@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tarragon.cli.output.log_lines import last_state
 
 _DONE = re.compile(r"\bdone:", re.IGNORECASE)
-_PAIR = re.compile(r"([A-Za-z_][\w./-]*)\s*[=:]\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?%?)(?![\w.])")
+_PAIR = re.compile(
+    r"([A-Za-z_][\w./-]*)(?:\s*[=:]\s*|(?<=(?i:loss))\s+|(?<=(?i:accuracy))\s+)"
+    r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?%?)(?![\w.])"
+)
+"""`accuracy=0.9`, `loss: 0.3`, and `loss 0.3` as in the line that the documentation suggests."""
 _FIRST = ("accuracy", "loss")
 _MOST = 3
 
@@ -26,8 +30,12 @@ def final_metrics(lines: Sequence[str]) -> list[tuple[str, str]]:
 
 def metrics_of_line(line: str) -> list[tuple[str, str]]:
     """Returns at most three accuracies and losses of a line."""
-    found = _PAIR.findall(line)
-    return _chosen((name, value) for name, value in found if any(word in name.lower() for word in _FIRST))
+    return reported_metrics(dict(_PAIR.findall(line)))
+
+
+def reported_metrics(metrics: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Returns at most three accuracies and losses that a program reported."""
+    return _chosen((name, value) for name, value in metrics.items() if any(word in name.lower() for word in _FIRST))
 
 
 def _chosen(found: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

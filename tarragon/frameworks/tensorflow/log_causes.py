@@ -89,6 +89,11 @@ LOG_CAUSES: Sequence[LogCause] = (
         "{install} tensorflow; or use an environment that has it: --image-env IMAGE=FOLDER",
     ),
     LogCause(
+        r"KeyError: '(?P<name>TF_CONFIG)'",
+        "the script needs {name}, which a job with a single replica does not have",
+        'read it with os.environ.get("TF_CONFIG"), or run several replicas (of a script: --workers 2)',
+    ),
+    LogCause(
         r"No worker known as",
         "a worker that is not in its TF_CONFIG connected to a parameter server",
         "submit the job again with the largest number of workers that it may have",
