@@ -185,6 +185,23 @@ def test_a_gpu_where_there_is_none_is_said_at_once_and_can_be_done_without(shell
     assert "[worker-0] trained" in without.out
 
 
+def test_a_job_that_can_never_start_does_not_take_the_place_of_one_that_has_ended(shell: Shell) -> None:
+    name = shell.file("train.py", "print('trained')")
+    shell("run", name)
+    before = shell("list", "-o", "name").out
+
+    refused = shell("run", name, "--gpus", "9")
+
+    assert refused.code == 105
+    assert "Error: tfjob/train can never start here: " in refused.err
+    assert "nvidia.com/gpu" in refused.err
+    assert "Nothing is submitted, and the earlier tfjob/train (Succeeded) is kept." in refused.err
+    assert "will be replaced" not in refused.err
+    assert shell("list", "-o", "name").out == before != ""
+    assert shell("logs", "train").out == "[worker-0] trained\n"
+    assert "will be replaced; its logs are kept" in shell("run", name).err
+
+
 def test_more_memory_than_there_is_can_never_be_had(shell: Shell) -> None:
     wants = {"limits": {"memory": "900Ti"}}
 

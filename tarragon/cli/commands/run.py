@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import click
 
-from tarragon.base.clock import SystemClock
+from tarragon.base.clock import Clock, SystemClock
 from tarragon.cli.jobs.running import RunOptions, run_attached, submit_detached
+from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.manifest.dry_run_options import (
     dry_run_options,
     print_dry_run,
@@ -16,12 +17,14 @@ from tarragon.cli.manifest.dry_run_options import (
     resolve_submission_target,
 )
 from tarragon.cli.manifest.file_command import FileCommand, file_input
-from tarragon.cli.manifest.loading import load
+from tarragon.cli.manifest.loading import LoadedJob, load
+from tarragon.cli.manifest.submission import allow_replacing
 from tarragon.cli.options.arguments import duration
 from tarragon.cli.options.notes import print_note
 from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.targets.completion import complete_file
 from tarragon.cli.targets.next_commands import WHILE_RUNNING, next_commands
+from tarragon.client.port import Client
 
 
 @click.command("run", cls=FileCommand)
@@ -73,10 +76,23 @@ def command(
         return 0
     if not detach:
         wanted = RunOptions(
-            limit=limit, ends_pods=where.is_local and not keeps_pods, deletes_unplaceable=where.is_local
+            limit=limit,
+            ends_pods=where.is_local and not keeps_pods,
+            deletes_unplaceable=where.is_local,
+            before_replacing=_require_possible if where.is_local else allow_replacing,
         )
         return asyncio.run(run_attached(where, settings.terminal(), loaded, wanted))
     job = asyncio.run(submit_detached(where, loaded, SystemClock()))
     click.echo(job.name)
     print_note("\n".join(next_commands(where.command_prefix, job.command_key, WHILE_RUNNING)))
     return 0
+
+
+async def _require_possible(cluster: Client, loaded: LoadedJob, former: ClusterJob, clock: Clock) -> None:
+    """Raises ImpossibleJob, so that the earlier job is kept, if this machine can never start the new one."""
+    from tarragon.cli.manifest.sizing import requests_resources, training_jobs
+
+    if requests_resources(training_jobs([loaded])):
+        from tarragon.cli.explain.impossible_jobs import require_possible
+
+        await require_possible(cluster, loaded, former, clock)

@@ -9,14 +9,21 @@ from tarragon.cli.jobs.node_notes import configured_nodes, node_notes
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.manifest.loading import LoadedJob
-from tarragon.cli.manifest.submission import Submitter
+from tarragon.cli.manifest.submission import BeforeReplacing, Submitter, allow_replacing
 from tarragon.cli.options.notes import print_note
 from tarragon.cli.output.style import painter
 from tarragon.cli.output.terminal import Terminal
 from tarragon.cli.targets.ending import delete_job
 
 
-async def submit_job(target: ClusterTarget, loaded: LoadedJob, clock: Clock, *, is_once: bool = False) -> ClusterJob:
+async def submit_job(
+    target: ClusterTarget,
+    loaded: LoadedJob,
+    clock: Clock,
+    *,
+    is_once: bool = False,
+    before_replacing: BeforeReplacing = allow_replacing,
+) -> ClusterJob:
     """Submit the job and the objects it needs, print notes on stderr, and return the job as stored."""
 
     def note(text: str) -> None:
@@ -26,7 +33,7 @@ async def submit_job(target: ClusterTarget, loaded: LoadedJob, clock: Clock, *, 
         note(text)
     wanted_nodes = configured_nodes() if target.is_local else ""
     async with target.writing(clock) as cluster:
-        submission = Submitter(cluster, target, clock, note)
+        submission = Submitter(cluster, target, clock, note, before_replacing)
         job = await (submission.submit_unless_unchanged(loaded) if is_once else submission.submit(loaded))
         if target.is_local:
             for text in await node_notes(cluster, loaded, wanted_nodes):
@@ -60,12 +67,13 @@ class RunOptions:
     is_once: bool = False
     ends_pods: bool = False
     deletes_unplaceable: bool = False
+    before_replacing: BeforeReplacing = allow_replacing
 
 
 async def run_attached(target: ClusterTarget, terminal: Terminal, loaded: LoadedJob, wanted: RunOptions) -> int:
     """Submit and follow the job, and return the exit code."""
     clock = SystemClock()
-    job = await submit_job(target, loaded, clock, is_once=wanted.is_once)
+    job = await submit_job(target, loaded, clock, is_once=wanted.is_once, before_replacing=wanted.before_replacing)
     submitted = clock.monotonic()
     # Imported while the cluster starts the job.
     from tarragon.cli.follow.attending import FollowEnd, FollowSession

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -35,6 +36,14 @@ from tarragon.scheduling.api.decision import NEVER_FITS
 _GIVING_ATTEMPTS = 10
 
 
+BeforeReplacing = Callable[[Client, LoadedJob, ClusterJob, Clock], Awaitable[None]]
+"""Raises TarragonError if the new job must not take the place of the one that has ended, which is still there."""
+
+
+async def allow_replacing(_: Client, __: LoadedJob, ___: ClusterJob, ____: Clock) -> None:
+    """Any job may take the place of one that has ended."""
+
+
 class JobExists(TarragonError):
     """The job's name is taken, by `former`."""
 
@@ -59,6 +68,7 @@ class Submitter:
     target: ClusterTarget
     clock: Clock
     note: Notify
+    before_replacing: BeforeReplacing = allow_replacing
 
     async def submit_unless_unchanged(self, loaded: LoadedJob) -> ClusterJob:
         """Submits a FILE, unless the cluster already has its job unchanged: then nothing is changed."""
@@ -157,7 +167,7 @@ class Submitter:
         """Creates the objects of a FILE, the job last, so that its dependencies exist when it starts."""
         if self.target.is_local:
             await self.ensure_namespace(loaded.namespace)
-        await self._replaced_job(loaded)
+        await self._require_place(loaded)
         for resource, body in loaded.companions:
             await self.create_or_merge(resource, body)
         job = await self.create_job(loaded)
@@ -263,6 +273,12 @@ class Submitter:
             return None
         self._check_replaceable(former, loaded)
         return former
+
+    async def _require_place(self, loaded: LoadedJob) -> None:
+        """Raises TarragonError or NotFound if the job can't be created, or must not replace a finished one."""
+        former = await self._replaced_job(loaded)
+        if former is not None:
+            await self.before_replacing(self.cluster, loaded, former, self.clock)
 
     def _check_replaceable(self, former: ClusterJob, loaded: LoadedJob) -> None:
         """Raises TarragonError if the existing job must not be deleted."""
