@@ -341,11 +341,11 @@ def _no_mistakes(_: TrainingJob, __: JobStatus) -> Iterator[Problem]:
     return iter(())
 
 
-def _no_needs(_: Sequence[ast.Module], __: Mapping[str, str]) -> Iterator[NeededVariable | ScriptMistake]:
+def _no_needs(_: Sequence[ast.Module], __: Mapping[str, str], ___: int) -> Iterator[NeededVariable | ScriptMistake]:
     return iter(())
 
 
-def _no_needs_of_image(_: Sequence[ast.Module]) -> Iterator[NeededVariable | ScriptMistake]:
+def _no_needs_of_image(_: Sequence[ast.Module], __: int) -> Iterator[NeededVariable | ScriptMistake]:
     return iter(())
 
 
@@ -427,13 +427,14 @@ class Framework:
     image_software: Sequence[ImageSoftware] = ()
     """What the main containers need of the local environment that stands for their image. The first that an
     environment lacks is reported."""
-    script_needs: Callable[[Sequence[ast.Module], Mapping[str, str]], Iterator[NeededVariable | ScriptMistake]] = (
+    script_needs: Callable[[Sequence[ast.Module], Mapping[str, str], int], Iterator[NeededVariable | ScriptMistake]] = (
         _no_needs
     )
-    """What a program of these modules needs in an environment with these packages and versions."""
+    """What a program of these modules needs in an environment with these packages and versions, in a job of at most so
+    many replicas."""
     bars_sum_metrics: Callable[[TrainingJob], bool] = _own_metrics
     """Whether bars in the job's logs may show sums over its workers until an epoch is over, instead of metrics."""
-    script_needs_of_image: Callable[[Sequence[ast.Module]], Iterator[NeededVariable | ScriptMistake]] = (
+    script_needs_of_image: Callable[[Sequence[ast.Module], int], Iterator[NeededVariable | ScriptMistake]] = (
         _no_needs_of_image
     )
     """What it needs in a recent image, whose packages nobody has looked at."""

@@ -108,11 +108,13 @@ def test_a_dry_run_has_the_variables_that_the_script_is_said_to_get(shell: Shell
         "keras.py", "import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()\ntf.keras.Model().fit()\n"
     )
 
-    printed = shell("run", "keras.py", "--dry-run")
+    printed = shell("run", "keras.py", "--workers", "2", "--dry-run")
+    alone = shell("run", "keras.py", "--dry-run")
 
     assert "TF_USE_LEGACY_KERAS=1 is set" in printed.err
     assert "name: TF_USE_LEGACY_KERAS" in printed.out
     assert "tarragon.dev/workdir" not in printed.out
+    assert "TF_USE_LEGACY_KERAS" not in alone.err + alone.out
 
 
 STRATEGY = "tf.distribute.MultiWorkerMirroredStrategy()"
@@ -121,20 +123,23 @@ STRATEGY = "tf.distribute.MultiWorkerMirroredStrategy()"
 def test_a_script_that_goes_to_a_cluster_has_the_variables_that_it_needs_there(shell: Shell) -> None:
     shell.file("keras.py", f"import tensorflow as tf\n{STRATEGY}\ntf.keras.Model().fit()\n")
 
-    printed = shell("--context", "prod", "run", "keras.py", "--dry-run")
-    of_user = shell("--context", "prod", "run", "keras.py", "--dry-run", "-e", "TF_USE_LEGACY_KERAS=0")
+    submit = ("--context", "prod", "run", "keras.py", "--dry-run")
+    printed = shell(*submit, "--workers", "2")
+    of_user = shell(*submit, "--workers", "2", "-e", "TF_USE_LEGACY_KERAS=0")
+    alone = shell(*submit)
 
     assert "note: TF_USE_LEGACY_KERAS=1 is set in all replicas: Keras 3 can't train a model" in printed.err
     assert "The image must have tf-keras: `tarragon docs howto/scripts#keras-on-several-workers`" in printed.err
     assert "name: TF_USE_LEGACY_KERAS" in printed.out
     assert "TF_USE_LEGACY_KERAS" not in of_user.err
     assert of_user.out.count("TF_USE_LEGACY_KERAS") == 1
+    assert "TF_USE_LEGACY_KERAS" not in alone.err + alone.out
 
 
 def test_a_script_that_imports_keras_itself_is_warned_before_it_goes_to_a_cluster(shell: Shell) -> None:
     shell.file("keras_3.py", f"import keras, tensorflow as tf\n{STRATEGY}\nkeras.Model().fit()\n")
 
-    printed = shell("--context", "prod", "run", "keras_3.py", "--dry-run")
+    printed = shell("--context", "prod", "run", "keras_3.py", "--workers", "2", "--dry-run")
 
     assert "warning: Keras 3 can't train a model under MultiWorkerMirroredStrategy" in printed.err
     assert "import it with `from tensorflow import keras`" in printed.err

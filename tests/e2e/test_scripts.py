@@ -58,6 +58,16 @@ def test_keras_trains_on_several_workers_with_its_usual_callbacks(user: User) ->
 
 @pytest.mark.slow
 @pytest.mark.tensorflow
+def test_keras_3_trains_on_a_worker_that_is_alone(user: User) -> None:
+    ended = runs(user, WORKERS, "--workers", "1", "--", ".")
+
+    assert ended.code == 0, ended.out + ended.err
+    assert "TF_USE_LEGACY_KERAS" not in ended.err
+    assert "[worker-0] 3/3 - " in ended.out
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
 def test_keras_trains_on_parameter_servers(user: User) -> None:
     ended = runs(user, PARAMETER_SERVERS, "--workers", "1", "--ps", "1", "--chief")
 

@@ -22,8 +22,10 @@ model.fit(data, epochs=3)
 """
 
 
-def needs(*texts: str, installed: Mapping[str, str] = INSTALLED) -> list[NeededVariable | ScriptMistake]:
-    return list(TENSORFLOW.script_needs([ast.parse(text) for text in texts], installed))
+def needs(
+    *texts: str, installed: Mapping[str, str] = INSTALLED, replicas: int = 2
+) -> list[NeededVariable | ScriptMistake]:
+    return list(TENSORFLOW.script_needs([ast.parse(text) for text in texts], installed, replicas))
 
 
 def needs_keras_2(*texts: str) -> bool:
@@ -38,7 +40,13 @@ def test_the_textbook_script_needs_keras_2() -> None:
         value="1",
         reason="Keras 3.15.1 can't train a model under MultiWorkerMirroredStrategy, but Keras 2 (tf-keras) can",
     )
-    assert list(MLKUBE.script_needs([ast.parse(TEXTBOOK)], INSTALLED)) == [need]
+    assert list(MLKUBE.script_needs([ast.parse(TEXTBOOK)], INSTALLED, 2)) == [need]
+
+
+def test_a_worker_that_is_alone_needs_no_keras_2_for_workers_that_wait_for_each_other() -> None:
+    assert needs(TEXTBOOK, replicas=1) == []
+    assert needs(TEXTBOOK.replace("MultiWorkerMirroredStrategy", "CollectiveAllReduceStrategy"), replicas=1) == []
+    assert needs(TEXTBOOK.replace("MultiWorkerMirroredStrategy", "ParameterServerStrategy"), replicas=1) != []
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def _only_script() -> str:
 
 
 def _needs_here(framework: Framework, job: JsonObject) -> ScriptNeeds:
-    """Returns what `tarragon run SCRIPT` would set on this machine, so that the manifest runs in the same way."""
+    """Returns what `tarragon run SCRIPT` would set on this machine for several workers: users edit their number."""
     images, _ = image_map(embedded_home(), {})
     return script_needs(job, framework, images, Path.cwd())
 

@@ -22,6 +22,7 @@ from tarragon.cli.manifest.kubectl_export import as_new_job, as_new_object
 from tarragon.cli.manifest.local_images import (
     ENVIRONMENTS,
     NO_NEEDS,
+    SEVERAL,
     VOLUMES,
     WORKDIR,
     ScriptNeeds,
@@ -255,7 +256,7 @@ def _for_this_machine(framework: Framework, job: JsonObject, decoded: DecodedJob
     images, faults = image_map(embedded_home(), changes.environments)
     if faults:
         raise TarragonError(f"{embedded_home().images} can't be used", why="\n".join(map(str, faults)))
-    needs = script_needs(job, framework, images, Path.cwd())
+    needs = script_needs(job, framework, images, Path.cwd(), _most_replicas(decoded))
     job = with_environment(job, needs.variables, framework.main_container)
     omitted = omitted_variables(job, framework.main_container, os.environ)
     return _Adapted(
@@ -292,17 +293,24 @@ def _for_a_cluster(
     if changes.is_cpu_only:
         notes.append(f"warning: --cpu-only is meant for machines without GPUs, but also applies on {target.name}")
     framework = source.document.framework
-    needs = _needs_on_a_cluster(framework, job, source.file.name)
+    needs = _needs_on_a_cluster(framework, job, source.file.name, decoded)
     job = with_environment(job, needs.variables, framework.main_container)
     return _Adapted(job=job, manifest=job, notes=[*notes, *needs.notes])
 
 
-def _needs_on_a_cluster(framework: Framework, job: JsonObject, file: str) -> ScriptNeeds:
+def _needs_on_a_cluster(framework: Framework, job: JsonObject, file: str, decoded: DecodedJob) -> ScriptNeeds:
     """Returns what a script needs. A manifest starts scripts of its images, which nobody can read here."""
     if not is_script(file):
         return NO_NEEDS
     images, _ = image_map(embedded_home(), {})
-    return shipped_script_needs(job, framework, images, Path(file))
+    return shipped_script_needs(job, framework, images, Path(file), _most_replicas(decoded))
+
+
+def _most_replicas(decoded: DecodedJob) -> int:
+    """Returns how many replicas the job may have; more than one for an elastic job, whatever its policy says."""
+    if decoded.job is None or decoded.job.elastic_policy is not None:
+        return SEVERAL
+    return sum(group.replicas for group in decoded.job.replica_specs)
 
 
 def kubelet_annotations(workdir: Path, changes: Overrides) -> dict[str, str]:

@@ -119,25 +119,32 @@ class ScriptNeeds:
     notes: Sequence[str]
 
 
+SEVERAL = 2
+"""The replicas of a job that is to run with any number of them."""
+
 NO_NEEDS = ScriptNeeds(variables={}, reasons={}, notes=())
 
 
-def script_needs(job: JsonObject, framework: Framework, images: ImageMap, folder: Path) -> ScriptNeeds:
+def script_needs(
+    job: JsonObject, framework: Framework, images: ImageMap, folder: Path, replicas: int = SEVERAL
+) -> ScriptNeeds:
     """Returns what the job's scripts need, as far as they are files of this machine.
 
     Nothing is said of variables that the manifest or the image map sets. `folder` is where containers without a working
-    directory start.
+    directory start, `replicas` the most that the job may have.
     """
     found: list[NeededVariable | ScriptMistake] = []
     for container in _main_containers(job, framework, images):
         programs = parsed_programs(container.command, folder / container.workdir)
         installed = installed_versions(container.environment) if programs else {}
         install = install_command_for(container.environment)
-        found += _open_needs(framework.script_needs(programs, installed), container.variables, install)
+        found += _open_needs(framework.script_needs(programs, installed, replicas), container.variables, install)
     return _as_script_needs(found)
 
 
-def shipped_script_needs(job: JsonObject, framework: Framework, images: ImageMap, script: Path) -> ScriptNeeds:
+def shipped_script_needs(
+    job: JsonObject, framework: Framework, images: ImageMap, script: Path, replicas: int
+) -> ScriptNeeds:
     """Returns what a script needs that goes to a cluster with its job.
 
     Nobody knows what the job's images have there, unless they are those that Tarragon has chosen. Others are taken to
@@ -149,9 +156,9 @@ def shipped_script_needs(job: JsonObject, framework: Framework, images: ImageMap
         container = main_container(template, framework.main_container) or {}
         image = str(container.get("image") or "")
         installed = installed_versions(images.environment_of(image)) if programs else {}
-        if _is_chosen(framework, image) or any(framework.script_needs(programs, installed)):
+        if _is_chosen(framework, image) or any(framework.script_needs(programs, installed, replicas)):
             own = frozenset(str(each.get("name")) for each in container.get("env") or ())
-            found += _open_needs(framework.script_needs_of_image(programs), own, "pip install")
+            found += _open_needs(framework.script_needs_of_image(programs, replicas), own, "pip install")
     return _as_script_needs(found)
 
 

@@ -1,8 +1,9 @@
 """Scripts that need Keras 2, because Keras 3 can't train under their tf.distribute strategy.
 
 Tried with TensorFlow 2.21 and Keras 3.15: `fit`, `evaluate`, `train_on_batch` and `test_on_batch` fail under the
-strategies of `_UNSUPPORTED`. They work under MirroredStrategy, OneDeviceStrategy and CentralStorageStrategy, and custom
-training loops work under all of them. TensorFlow uses Keras 2, of the package tf-keras, if TF_USE_LEGACY_KERAS=1.
+strategies of `_UNSUPPORTED`. They work under MirroredStrategy, OneDeviceStrategy and CentralStorageStrategy, and under
+those of `_SYNCHRONOUS` in a worker that is alone, with one device or several. Custom training loops work under all of
+them. TensorFlow uses Keras 2, of the package tf-keras, if TF_USE_LEGACY_KERAS=1.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ VARIABLE = "TF_USE_LEGACY_KERAS"
 IMPORT_REMEDY = "import it with `from tensorflow import keras`"
 """`import keras` is Keras 3, whatever the variable says."""
 
-_UNSUPPORTED = ("MultiWorkerMirroredStrategy", "CollectiveAllReduceStrategy", "ParameterServerStrategy")
+_SYNCHRONOUS = ("MultiWorkerMirroredStrategy", "CollectiveAllReduceStrategy")
+_UNSUPPORTED = (*_SYNCHRONOUS, "ParameterServerStrategy")
 _TRAINING_METHODS = frozenset({"fit", "evaluate", "train_on_batch", "test_on_batch"})
 
 
@@ -34,14 +36,16 @@ class _Facts:
 
 
 def script_needs(
-    programs: Sequence[ast.Module], installed: Mapping[str, str]
+    programs: Sequence[ast.Module], installed: Mapping[str, str], replicas: int
 ) -> Iterator[NeededVariable | ScriptMistake]:
     """Yields what a script needs that trains with Keras under a strategy that Keras 3 does not support.
 
-    `programs` are the script and its own modules, `installed` the versions of its environment's packages.
+    `programs` are the script and its own modules, `installed` the versions of its environment's packages, `replicas` is
+    the most that the job may have.
     """
     facts = _facts(programs)
-    strategy = next((name for name in _UNSUPPORTED if name in facts.names), None)
+    unsupported = [name for name in _UNSUPPORTED if replicas > 1 or name not in _SYNCHRONOUS]
+    strategy = next((name for name in unsupported if name in facts.names), None)
     if strategy is None or not facts.called_methods & _TRAINING_METHODS or not _is_keras_3(installed):
         return
     if facts.has_own_setting or "tf_keras" in facts.modules:
@@ -63,12 +67,12 @@ def script_needs(
         yield NeededVariable(name=VARIABLE, value="1", reason=f"{reason}, but Keras 2 (tf-keras) can")
 
 
-def script_needs_of_image(programs: Sequence[ast.Module]) -> Iterator[NeededVariable | ScriptMistake]:
+def script_needs_of_image(programs: Sequence[ast.Module], replicas: int) -> Iterator[NeededVariable | ScriptMistake]:
     """Yields what such a script needs in an image of TensorFlow 2.16 or later, which has Keras 3.
 
     None of TensorFlow's own images has tf-keras, but a script can't bring it along.
     """
-    for need in script_needs(programs, {"keras": "3", "tf-keras": ""}):
+    for need in script_needs(programs, {"keras": "3", "tf-keras": ""}, replicas):
         match need:
             case NeededVariable():
                 page = "`tarragon docs howto/scripts#keras-on-several-workers`"
