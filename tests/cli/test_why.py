@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import venv
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
 
+from tarragon.cli.explain.ending_pods import ending_lines
 from tarragon.cli.explain.explanation import explanation_lines
 from tarragon.cli.jobview.jobs import ClusterJob, read_job
 from tarragon.cli.jobview.target import CommandPrefix
@@ -26,11 +28,12 @@ from tarragon.job.status import (
     RestartRecord,
     WaitReason,
 )
-from tarragon.kube.meta import CustomObject, CustomObjectMeta
+from tarragon.kube.core import Pod
+from tarragon.kube.meta import CustomObject, CustomObjectMeta, OwnerReference
 from tests.cli.conftest import Shell
 from tests.cli.manifests import python
 from tests.cli.manifests import worker as worker_job
-from tests.cli.scenes import BEGIN, at, worker
+from tests.cli.scenes import BEGIN, at, pod, worker
 from tests.frameworks.listed_jobs import cluster
 from tests.operator.stage import group
 
@@ -182,6 +185,78 @@ def test_of_a_suspended_one_it_is_said_how_it_goes_on() -> None:
         "digits is Suspended",
         f"  to resume it: {resume}",
     ]
+
+
+KILLED = "what runs then is killed (terminationGracePeriodSeconds)"
+REMOVE = "kubectl -n default delete pod digits-worker-0 --force"
+
+
+def deleted(pod: Pod, *, until: float) -> Pod:
+    """The pod of a job with the uid `u`, told to end until then."""
+    owner = OwnerReference(api_version="kubeflow.org/v1", kind="TFJob", name="digits", uid="u", controller=True)
+    metadata = msgspec.structs.replace(pod.metadata, owner_references=[owner], deletion_timestamp=at(until))
+    return msgspec.structs.replace(pod, metadata=metadata)
+
+
+def waits_for(pods: list[Pod], *, phase: Phase = Phase.RUNNING, **metadata: Any) -> list[str]:
+    spec = msgspec.Raw(json.dumps({"tfReplicaSpecs": {"Worker": group(2)}}))
+    facts = CustomObjectMeta(name="digits", namespace="default", uid="u", creation_timestamp=BEGIN, **metadata)
+    found = CustomObject(api_version="kubeflow.org/v1", kind="TFJob", metadata=facts, raw_spec=spec)
+    job = replace(read_job(FRAMEWORKS[0], found), status=JobStatus(phase=phase, admission=GOING))
+    return [*explanation_lines(job, at(90), PROMPT), *ending_lines(job, pods, at(90))]
+
+
+def test_a_job_that_is_deleted_says_which_pods_still_end_and_until_when() -> None:
+    pods = [deleted(pod(worker(index)), until=100 + index) for index in (1, 0)]
+
+    assert waits_for(pods, deletion_timestamp=at(80)) == [
+        "digits is Stopping: it is being deleted",
+        f"  worker-0 and worker-1 still end, until 2026-11-21T12:01:41Z at the latest (in 11s): {KILLED}",
+    ]
+
+
+def test_a_pod_that_has_not_ended_in_time_is_named_with_what_removes_it() -> None:
+    pods = [deleted(pod(worker(0)), until=30), deleted(pod(worker(1)), until=85)]
+
+    assert waits_for(pods, deletion_timestamp=at(0)) == [
+        "digits is Stopping: it is being deleted",
+        f"  worker-1 still ends, until 2026-11-21T12:01:25Z at the latest (in 0s): {KILLED}",
+        f"  worker-0 was to end 60s ago; if its node here is gone for good, remove its pod: {REMOVE}",
+    ]
+
+
+def test_a_suspended_job_whose_pods_have_not_ended_names_them() -> None:
+    assert waits_for([deleted(pod(worker(1)), until=100), pod(worker(0))], phase=Phase.SUSPENDED) == [
+        "digits is Suspended",
+        "  to resume it: tarragon resume digits",
+        f"  worker-1 still ends, until 2026-11-21T12:01:40Z at the latest (in 10s): {KILLED}",
+    ]
+
+
+def test_a_job_without_pods_that_is_not_gone_names_the_finalizers_that_somebody_has_set() -> None:
+    assert waits_for([], deletion_timestamp=at(80), finalizers=["foregroundDeletion"]) == [
+        "digits is Stopping: it is being deleted"
+    ]
+    assert waits_for([], deletion_timestamp=at(80), finalizers=["foregroundDeletion", "example.com/audit"])[1:] == [
+        "  its finalizers keep it: example.com/audit; whoever has set them must remove them"
+    ]
+
+
+def test_of_a_job_that_trains_no_pods_are_waited_for() -> None:
+    assert waits_for([deleted(pod(worker(1)), until=100)]) == ["digits is Running; nothing is blocking it"]
+
+
+def test_a_suspended_job_of_this_machine_says_that_its_replicas_still_end(shell: Shell) -> None:
+    ignores_sigterm = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('here', flush=True)"
+    name = shell.file("job.yaml", worker_job("digits", f"{ignores_sigterm}; time.sleep(60)"))
+    shell("submit", name)
+    following = shell.start("logs", "-f", "digits")
+    following.until("here")
+    shell("suspend", "digits")
+    suspended = shell("why", "digits").out
+    following.ended()
+
+    assert "  worker-0 still ends, until " in suspended
 
 
 def test_a_failure_is_told_with_its_last_lines_and_what_usually_helps() -> None:

@@ -12,14 +12,15 @@ import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.base.resources import GPU_MEMORY_LABEL
+from tarragon.cli.explain.ending_pods import ending_lines, pods_to_explain
 from tarragon.cli.explain.missing_objects import missing_object_remedy
-from tarragon.cli.explain.queue_status import queue_status
+from tarragon.cli.explain.queue_status import QueueStatus, queue_status
 from tarragon.cli.explain.quotas import is_quota_limited
 from tarragon.cli.jobview import schema
 from tarragon.cli.jobview.causes import ReplicaEnd, ReplicaEnvironment, probable_causes
 from tarragon.cli.jobview.exits import end_text, explain_exit, is_restart_forbidden, restart_forbidden_text
 from tarragon.cli.jobview.jobs import ClusterJob
-from tarragon.cli.jobview.progress import wait_of
+from tarragon.cli.jobview.progress import STOPPING, wait_of
 from tarragon.cli.jobview.queueing import wait_cause
 from tarragon.cli.jobview.restarts import earlier_end, restart_lines
 from tarragon.cli.jobview.rows import current_size, reason, replicas
@@ -82,7 +83,8 @@ async def print_explanation(
     report = None
     async with where.reading() as reader:
         job = await find_existing_job(where, reader, name)
-        standing = await queue_status(reader, job, SystemClock())
+        standing = QueueStatus(job=job) if job.state == STOPPING else await queue_status(reader, job, SystemClock())
+        pods = await pods_to_explain(reader, job)
         if ask is not None:
             report = await ask(reader, job.key.namespace)
     now = SystemClock().now()
@@ -92,6 +94,7 @@ async def print_explanation(
     )
     lines = [
         *explanation_lines(job, now, where.command_prefix, standing.position_text, local),
+        *ending_lines(job, pods, now),
         *(_without_gpus(job) if where.is_local else ()),
         *standing.lines(now.astimezone()),
         *([] if report is None else (f"  {line}" for line in report.job_lines(gang_name(job.framework.kind, job.key)))),
@@ -140,6 +143,9 @@ def explanation_lines(
 
     For a failed job, yield the last lines of the first failed replica's log and the probable causes.
     """
+    if job.state == STOPPING:
+        yield f"{job.key.name} is {STOPPING}: it is being deleted"
+        return
     status, failure = job.status, job.status.first_failure
     found = reason_of(status)
     text = f"{found.reason}: {found.message}" if found.reason else reason(job) or other_scheduler_line(job)
