@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tarragon.cli.jobview.causes import ReplicaEnd, probable_causes
 from tarragon.cli.jobview.jobs import ClusterJob, read_job
 from tarragon.cli.manifest.replica_environments import replica_environments
 from tarragon.frameworks.kubeflow.fields import WORKER
@@ -63,6 +64,21 @@ def test_an_image_of_which_no_folder_is_known_is_looked_up_in_the_map(folders: P
     assert names(job()) == (mapped, mapped)
     assert names(job(mpi="sha256:aa", worker=str(folders / "deleted"))) == (mapped, mapped)
     assert names(job(worker=f"{folders}/mapped {folders}/used"))[1] == mapped
+
+
+def test_paths_and_disks_are_those_of_this_machine_only_where_it_ran_the_replica(folders: Path) -> None:
+    no_file = ReplicaEnd(lines=["python: can't open file 'trian.py': [Errno 2] No such file"])
+    full = ReplicaEnd(lines=["OSError: [Errno 28] No space left on device: 'model'"])
+
+    def remedy(end: ReplicaEnd, *, is_local: bool) -> str:
+        environment = replica_environments(job(), is_local=is_local)[LAUNCHER]
+        return next(probable_causes(replace(end, environment=environment))).remedy
+
+    assert remedy(no_file, is_local=True).endswith("or else at the folder from which tarragon was run")
+    assert "--volume NAME=FOLDER" in remedy(full, is_local=True)
+    assert "tarragon was run" not in remedy(no_file, is_local=False)
+    assert "must be in the image, or mounted from a volume" in remedy(no_file, is_local=False)
+    assert "--volume" not in remedy(full, is_local=False)
 
 
 def test_on_a_cluster_it_is_the_image() -> None:

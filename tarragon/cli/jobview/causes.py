@@ -24,6 +24,13 @@ class ReplicaEnvironment:
     """The versions of what is installed; empty if that is not known, as of an image."""
     more_memory: str = ", or raise resources.limits.memory (of a script: --memory)"
     """What else helps a replica that ran out of memory."""
+    relative_paths: str = (
+        "a relative path starts at workingDir, or else at the image's own; the file must be in the image, or mounted "
+        "from a volume or a ConfigMap"
+    )
+    """Where paths lead, for a file that is not found."""
+    more_disk: str = "use a larger volume, or raise the limit of ephemeral-storage (`kubectl describe pod` shows both)"
+    """What helps a replica whose disk is full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +80,7 @@ _GENERAL: Sequence[LogCause] = (
     LogCause(
         r"can't open file '(?P<name>[^']+)'",
         "python can't open {name}",
-        "correct the path; a relative path starts at workingDir, or else at the folder from which tarragon was run",
+        "correct the path; {relative_paths}",
     ),
     LogCause(
         r"(?:^|: )(?P<name>[\w./+-]+): (?:command )?not found$|\"(?P<other>[^\"]+)\": executable file not found",
@@ -83,7 +90,7 @@ _GENERAL: Sequence[LogCause] = (
     LogCause(
         r"No space left on device|\[Errno 28\]",
         "a disk is full",
-        "`df -h` shows which one; put the volume on another disk: --volume NAME=FOLDER",
+        "{more_disk}",
     ),
     LogCause(
         # Open MPI 5 warns so of a race that does no harm.
@@ -148,6 +155,8 @@ def _cause(row: LogCause, match: re.Match[str], end: ReplicaEnd) -> Cause:
         "environment": end.environment.name,
         "install": end.environment.install,
         "more_memory": end.environment.more_memory,
+        "relative_paths": end.environment.relative_paths,
+        "more_disk": end.environment.more_disk,
         "others": end.earlier or "check how the others ended: usually one of them failed first",
     }
     packages = end.environment.packages

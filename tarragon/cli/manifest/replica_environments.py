@@ -28,6 +28,8 @@ _MEMORY_OF_THIS_MACHINE = (
     ": this machine has no more memory, and enforces no limits. A replica that requests memory "
     "(resources.requests.memory, of a script: --memory) waits until it is free"
 )
+_PATHS_OF_THIS_MACHINE = "a relative path starts at workingDir, or else at the folder from which tarragon was run"
+_DISK_OF_THIS_MACHINE = "`df -h` shows which one; put the volume on another disk: --volume NAME=FOLDER"
 
 
 def replica_environments(job: ClusterJob, *, is_local: bool) -> Mapping[ReplicaType, ReplicaEnvironment]:
@@ -49,6 +51,8 @@ def replica_environments(job: ClusterJob, *, is_local: bool) -> Mapping[ReplicaT
             install=install_command_for(found),
             packages=installed_versions(found),
             more_memory=_MEMORY_OF_THIS_MACHINE,
+            relative_paths=_PATHS_OF_THIS_MACHINE,
+            more_disk=_DISK_OF_THIS_MACHINE,
         )
         for kind, found in environments.items()
     }
