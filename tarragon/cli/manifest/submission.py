@@ -34,6 +34,8 @@ from tarragon.kube.meta import CustomObject, JsonObject, Key, Resource
 from tarragon.scheduling.api.decision import NEVER_FITS
 
 _GIVING_ATTEMPTS = 10
+_TRIED_NUMBERS = 98
+"""How many names of a script's job are tried one by one, where jobs can't be listed."""
 
 
 BeforeReplacing = Callable[[Client, LoadedJob, ClusterJob, Clock], Awaitable[None]]
@@ -157,11 +159,28 @@ class Submitter:
         """Returns the first number for which no job `base-number` exists that must stay."""
         numbered = re.compile(rf"{re.escape(base)}-(\d{{1,9}})")
         taken: set[int] = set()
-        for found in (await self.cluster.list(loaded.framework.resource, Selector(namespace=loaded.namespace))).items:
+        try:
+            jobs = (await self.cluster.list(loaded.framework.resource, Selector(namespace=loaded.namespace))).items
+        except Forbidden:
+            return await self._missing_number(loaded, base)
+        for found in jobs:
             match = numbered.fullmatch(found.metadata.name)
             if match and not (self.target.is_local and self._is_over(read_job(loaded.framework, found))):
                 taken.add(int(match[1]))
         return next(number for number in count(2) if number not in taken)
+
+    async def _missing_number(self, loaded: LoadedJob, base: str) -> int:
+        """Returns the first number of which no job exists, for a user who may read jobs but not list them."""
+        for number in range(2, 2 + _TRIED_NUMBERS):
+            try:
+                await self.cluster.get(loaded.framework.resource, Key(loaded.namespace, f"{base}-{number}"))
+            except NotFound:
+                return number
+        raise TarragonError(
+            f"{base} and {base}-2 to {base}-{1 + _TRIED_NUMBERS} already exist on {self.target.name}",
+            why="you may not list jobs there, so the first free number is not looked for any further",
+            remedy="choose a name: --name NAME",
+        )
 
     async def _submit(self, loaded: LoadedJob) -> ClusterJob:
         """Creates the objects of a FILE, the job last, so that its dependencies exist when it starts."""
