@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tarragon.cli.manifest.script_manifest import ScriptOptions, UnusableScript, is_script, name_for, script_manifest
+from tarragon.cli.manifest.script_manifest import ScriptOptions, is_script, name_for, script_manifest
 from tests.cli.conftest import Shell
 from tests.cli.manifests import worker
 
@@ -389,8 +389,33 @@ def test_code_that_differs_travels_under_another_name(tmp_path: Path) -> None:
 def test_a_name_that_no_config_map_can_have_is_refused(tmp_path: Path) -> None:
     (tmp_path / "日本.py").touch()
 
-    with pytest.raises(UnusableScript, match=r"日本\.py can't travel to a cluster"):
-        script_manifest(str(tmp_path / "日本.py"), ScriptOptions(), is_shipped=True)
+    (problem,) = script_manifest(str(tmp_path / "日本.py"), ScriptOptions(), is_shipped=True).problems
+
+    assert str(problem).startswith("日本.py: can't travel to a cluster: the names of files in a ConfigMap")
+
+
+def test_a_path_that_is_too_long_for_a_config_map_is_named_with_all_other_problems_before_anything_is_sent(
+    shell: Shell,
+) -> None:
+    folder = f"models/{'m' * 120}/{'n' * 116}"
+    (shell.folder / folder).mkdir(parents=True)
+    shell.file("train.py", "import models")
+    shell.file("models/__init__.py", "")
+    shell.file(f"{folder}/fits.py", "")
+    shell.file(f"{folder}/a.py", "")
+    (shell.folder / "models" / "latin.py").write_bytes(b"\xff")
+
+    refused = shell("--context", "prod", "run", "train.py", "--dry-run", "--set", "spec.runPolicy.backoffLimit=-1")
+
+    assert refused.code == 2
+    assert "train.py: 3 problems\n" in refused.err
+    assert (
+        f"{folder}/fits.py: can't travel to a cluster: its path in a ConfigMap has 255 characters, of at most 253, "
+        "where each '/' counts twice; shorten the names of its folders, or build an image that has it\n"
+    ) in refused.err
+    assert "models/latin.py: is not a text file: byte 0 is not UTF-8; save it as UTF-8\n" in refused.err
+    assert "spec.runPolicy.backoffLimit: " in refused.err
+    assert "/a.py" not in refused.err
 
 
 @pytest.mark.parametrize(
@@ -399,9 +424,9 @@ def test_a_name_that_no_config_map_can_have_is_refused(tmp_path: Path) -> None:
 def test_what_does_not_fit_into_a_config_map_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
     (tmp_path / "train.py").write_bytes(content)
 
-    with pytest.raises(UnusableScript) as refused:
-        script_manifest(str(tmp_path / "train.py"), ScriptOptions(), is_shipped=True)
-    assert words in f"{refused.value.summary} {refused.value.cause}"
+    (problem,) = script_manifest(str(tmp_path / "train.py"), ScriptOptions(), is_shipped=True).problems
+
+    assert words in str(problem)
 
 
 def test_torch_is_run_with_a_note_about_what_it_does_not_get(tmp_path: Path) -> None:

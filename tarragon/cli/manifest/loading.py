@@ -163,6 +163,8 @@ class _File:
     name: str
     documents: ManifestFile
     notes: Sequence[str] = ()
+    problems: Sequence[Problem] = ()
+    """Of what a script brings along."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +190,7 @@ def _file(target: ClusterTarget, name: str, changes: Overrides) -> _File:
     documents = read_manifest("\n---\n".join(map(yaml_dump, made.documents)))
     if documents.problems:
         raise invalid_manifest(name, [replace(problem, line=None) for problem in documents.problems])
-    return _File(name, documents, made.notes)
+    return _File(name, documents, made.notes, made.problems)
 
 
 def _loaded(
@@ -198,7 +200,7 @@ def _loaded(
     framework = document.framework
     job, notes = apply_overrides(framework, document.manifest, changes)
     decoded = decode_and_validate(framework, job)
-    problems = [*decoded.all_problems, *_namespaces(documents, settings)]
+    problems = [*file.problems, *decoded.all_problems, *_namespaces(documents, settings)]
     if problems:
         raise invalid_manifest(name, source.with_lines(problems))
     env = _env_options(job, framework, changes)

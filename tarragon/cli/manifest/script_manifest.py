@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 
+from tarragon.base.errors import Problem
 from tarragon.cli.manifest.files import UnreadableFile, similar_file
 from tarragon.cli.manifest.script_imports import ScriptCode, code_of_script
 from tarragon.cli.options.arguments import value_faults
@@ -36,6 +37,8 @@ MAX_CONFIG_MAP = 900 * 2**10
 """Bytes of code in a ConfigMap, which Kubernetes limits to 1 MiB."""
 _MAX_NAME = 40
 """Characters of a job's name, to which a number and the names of replicas are appended."""
+_MAX_KEY = 253
+"""Characters of a key in a ConfigMap."""
 _KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _DISTRIBUTED_TORCH = frozenset({"torch", "pytorch_lightning", "lightning", "accelerate", "deepspeed"})
 
@@ -73,6 +76,8 @@ class ScriptManifest:
     framework: Framework
     support: ScriptSupport
     notes: Sequence[str]
+    problems: Sequence[Problem] = ()
+    """Of the script's files, because of which they can't travel to a cluster."""
 
 
 def is_script(name: str) -> bool:
@@ -96,7 +101,7 @@ def script_manifest(name: str, options: ScriptOptions, *, is_shipped: bool) -> S
         raise UnusableScript(f"there is no public image for a {framework.kind}", remedy="name yours: --image IMAGE")
     chosen = f"{name_for(script)}-{options.number}" if options.number > 1 else name_for(script)
     job_name = options.name or chosen
-    config_map = _config_map(name_for(script), script.parent, code) if is_shipped else None
+    config_map, problems = _config_map(name_for(script), script.parent, code) if is_shipped else (None, ())
     path = f"{SCRIPT_FOLDER}/{script.name}" if is_shipped else name
     job = ScriptJob(
         name=job_name,
@@ -117,6 +122,7 @@ def script_manifest(name: str, options: ScriptOptions, *, is_shipped: bool) -> S
         framework=framework,
         support=support,
         notes=list(_notes(script, framework, code)),
+        problems=problems,
     )
 
 
@@ -168,37 +174,58 @@ def _require_options(framework: Framework, support: ScriptSupport, options: Scri
         )
 
 
-def _config_map(name: str, folder: Path, code: ScriptCode) -> JsonObject:
+def _config_map(name: str, folder: Path, code: ScriptCode) -> tuple[JsonObject, Sequence[Problem]]:
     """Returns a ConfigMap whose name follows from its content, so that no other job's code is ever changed.
 
-    A file in a folder has a key without slashes, as `packaged_files` says.
+    A file in a folder has a key without slashes, as `packaged_files` says. Files with problems are left out.
     """
-    data, size = {}, 0
+    data: dict[str, str] = {}
+    problems: list[Problem] = []
     for file in code.files:
         path = file.relative_to(folder).as_posix()
-        if _KEY.fullmatch(_key(path)) is None:
-            raise UnusableScript(
-                f"{path} can't travel to a cluster",
-                why="the names of files in a ConfigMap have only letters without accents, digits, '-', '_' and '.'",
-                remedy="rename it, or build an image that has it",
-            )
-        try:
-            text = file.read_text("utf-8")
-        except UnicodeDecodeError as error:
-            raise UnusableScript(f"{file} is not a text file", why=f"byte {error.start} is not UTF-8") from error
-        except OSError as error:
-            raise UnusableScript(f"can't read {file}", why=error.strerror or str(error)) from error
-        size += len(text.encode())
-        data[_key(path)] = text
+        text, found = _text_of(file, path)
+        problems += found
+        if not found:
+            data[_key(path)] = text
+    size = sum(len(text.encode()) for text in data.values())
     if size > MAX_CONFIG_MAP:
-        raise UnusableScript(
-            f"the script and its modules are too large: {size >> 10} KiB",
-            why=f"a ConfigMap can bring {MAX_CONFIG_MAP >> 10} KiB of code to a cluster",
-            remedy="build an image that has them, and submit a manifest: `tarragon init` writes one",
+        message = (
+            f"the script and its modules are too large: {size >> 10} KiB, "
+            f"and a ConfigMap can bring {MAX_CONFIG_MAP >> 10} KiB of code to a cluster"
         )
+        remedy = "build an image that has them, and submit a manifest: `tarragon init` writes one"
+        problems.append(Problem("", message, remedy))
     digest = sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:10]
     metadata = {"name": f"{name}-script-{digest}"}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "immutable": True, "data": data}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "immutable": True, "data": data}
+    return body, problems
+
+
+def _text_of(file: Path, path: str) -> tuple[str, Sequence[Problem]]:
+    """Returns the text of a file, and why it can't be in a ConfigMap."""
+    problems = [Problem(path, f"can't travel to a cluster: {message}", remedy) for message, remedy in _key_faults(path)]
+    try:
+        return file.read_text("utf-8"), problems
+    except UnicodeDecodeError as error:
+        message = f"is not a text file: byte {error.start} is not UTF-8"
+        return "", [*problems, Problem(path, message, "save it as UTF-8")]
+    except OSError as error:
+        return "", [*problems, Problem(path, f"can't be read: {error.strerror or error}")]
+
+
+def _key_faults(path: str) -> Iterator[tuple[str, str]]:
+    """Yields why the path of a file gives no key of a ConfigMap, with a remedy."""
+    key = _key(path)
+    if _KEY.fullmatch(key) is None:
+        yield (
+            "the names of files in a ConfigMap have only letters without accents, digits, '-', '_' and '.'",
+            "rename it, or build an image that has it",
+        )
+    if len(key) > _MAX_KEY:
+        yield (
+            f"its path in a ConfigMap has {len(key)} characters, of at most {_MAX_KEY}, where each '/' counts twice",
+            "shorten the names of its folders, or build an image that has it",
+        )
 
 
 def _key(path: str) -> str:
