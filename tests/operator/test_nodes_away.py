@@ -21,6 +21,22 @@ async def test_a_job_waits_for_a_cordoned_node_and_is_told_which_and_how_it_come
     await stage.until_pods("job-worker-0", "job-worker-1")
 
 
+async def test_a_job_waits_for_a_node_under_pressure_until_that_has_passed(stage: Stage) -> None:
+    await stage.node("a")
+    taint = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
+    await stage.world.client.patch(NODES, Key("", "a"), {"spec": {"taints": [taint]}})
+    stage.start_operator()
+    await stage.submit("job", Worker=group(1))
+    await stage.world.until(lambda: "wait" in stage.admission("job"))
+
+    assert stage.admission("job")["wait"] == {
+        "code": "NodesAway",
+        "message": "all nodes that may run it are unavailable: node a has the taint node.kubernetes.io/memory-pressure",
+    }
+    await stage.world.client.patch(NODES, Key("", "a"), {"spec": {"taints": None}})
+    await stage.until_pods("job-worker-0")
+
+
 async def test_a_job_that_no_node_may_run_is_told_what_the_nodes_lack(stage: Stage) -> None:
     await stage.node("a")
     await stage.node("b")

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tarragon.kube.core import Node
-from tarragon.plan.nodes.feasibility import eligible_nodes, infeasible_reason, unavailable_reason
+from tarragon.plan.nodes.feasibility import eligible_nodes, infeasible_reason, pressured_nodes, unavailable_reason
 from tarragon.plan.nodes.replica_requests import pod_spec
 
 
@@ -93,6 +93,29 @@ def test_a_node_that_is_not_usable_yet_is_unavailable_and_not_unfit(key: str, ef
 
     assert unavailable_reason(tainted) == f"has the taint {key}"
     assert eligible_nodes({}, [tainted]) == {"a"}
+
+
+def pressed(name: str, *others: str, of: str = "memory", **facts: Any) -> Node:
+    keys = (*others, f"node.kubernetes.io/{of}-pressure")
+    return node(name, taints=[{"key": key, "effect": "NoSchedule"} for key in keys], **facts)
+
+
+def test_pressure_keeps_pods_off_a_node_only_while_it_lasts() -> None:
+    nodes = [node("a"), pressed("b"), pressed("c", "gpu"), pressed("d", of="disk"), pressed("e", ready="False")]
+
+    assert pressured_nodes({}, nodes) == {
+        "b": "has the taint node.kubernetes.io/memory-pressure",
+        "d": "has the taint node.kubernetes.io/disk-pressure",
+    }
+    assert pressured_nodes({"spec": {"nodeSelector": {"zone": "x"}}}, nodes) == {}
+
+
+def test_pods_that_tolerate_one_pressure_are_kept_off_by_another() -> None:
+    tolerates_memory = {"tolerations": [{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"}]}
+    nodes = [pressed("a"), pressed("b", "node.kubernetes.io/pid-pressure")]
+
+    assert eligible_nodes({"spec": tolerates_memory}, nodes) == {"a"}
+    assert pressured_nodes({"spec": tolerates_memory}, nodes) == {"b": "has the taint node.kubernetes.io/pid-pressure"}
 
 
 @pytest.mark.parametrize("key", ["gpu", "node.kubernetes.io/memory-pressure", "node.kubernetes.io/os"])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -277,6 +278,35 @@ def test_with_every_node_cordoned_a_gang_waits_and_the_nodes_are_named() -> None
 
     words = "all nodes that may run it are unavailable: node a is cordoned (kubectl uncordon a)"
     assert decision == Defer("job", NODES_UNAVAILABLE, words)
+
+
+PRESSED = "has the taint node.kubernetes.io/memory-pressure"
+
+
+def test_a_gang_waits_for_nodes_under_pressure_and_does_not_start_there() -> None:
+    nodes = [node("a", 2), node("b", 2)]
+    large = gang("large", replace(demand(nodes[:1], 4), pressured_nodes={"b": PRESSED}))
+    too_large = gang("too large", replace(demand(nodes[:1], 5), pressured_nodes={"b": PRESSED}))
+    alone = gang("alone", replace(demand([], 2), pressured_nodes={"b": PRESSED}))
+    decisions = afresh(fifo)(snapshot(nodes, large, too_large, alone, gang("small", demand(nodes[:1], 1))))
+
+    waits = {decision.gang: (decision.code, decision.message) for decision in decisions if isinstance(decision, Defer)}
+    assert waits["large"][0] == NODES_UNAVAILABLE
+    assert waits["large"][1].startswith("the job needs ")
+    assert waits["large"][1].endswith(f"; node b {PRESSED}")
+    assert waits["alone"] == (NODES_UNAVAILABLE, f"all nodes that may run it are unavailable: node b {PRESSED}")
+    assert waits["too large"][0] == NEVER_FITS
+    assert [decision.gang for decision in decisions if isinstance(decision, Admit)] == ["small"]
+
+
+def test_a_gang_may_wait_for_nodes_of_both_kinds() -> None:
+    gone = [NodeState(name="a", capacity={NVIDIA_GPU: 2}, free={}, unavailable_reason="is not ready")]
+    both = gang("job", replace(demand(gone, 4), pressured_nodes={"b": PRESSED}))
+    (decision,) = afresh(fifo)(Snapshot(now=NOON, nodes=[node("b", 2)], unavailable_nodes=gone, waiting=[both]))
+
+    assert isinstance(decision, Defer)
+    assert decision.code == NODES_UNAVAILABLE
+    assert decision.message.endswith(f"node a is not ready, node b {PRESSED}")
 
 
 def test_a_gang_that_is_too_large_for_the_nodes_that_are_away_as_well_never_fits() -> None:

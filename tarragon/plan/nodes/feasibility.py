@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from tarragon.kube.core import Node, PodSpec, Taint
 from tarragon.kube.meta import JsonObject
 from tarragon.kube.scheduling.node_affinity import matches_required_affinity, missing_label
-from tarragon.kube.scheduling.taints import HARD_EFFECTS, untolerated_taint
+from tarragon.kube.scheduling.taints import HARD_EFFECTS, is_tolerated, untolerated_taint
 from tarragon.plan.nodes.replica_requests import pod_spec
 from tarragon.plan.nodes.storage import VolumeTopology
 
@@ -32,6 +32,12 @@ _NOT_USABLE = frozenset(
 """The taints of nodes that can start no pods yet, or no longer. A new node may be ready before they are removed."""
 
 
+_PRESSURE = frozenset(
+    {"node.kubernetes.io/memory-pressure", "node.kubernetes.io/disk-pressure", "node.kubernetes.io/pid-pressure"}
+)
+"""The taints of nodes that run short of something. They pass by themselves, and pods may tolerate them."""
+
+
 def eligible_nodes(
     template: JsonObject, nodes: Iterable[Node], reaches: Sequence[VolumeTopology] = ()
 ) -> frozenset[str]:
@@ -45,6 +51,23 @@ def eligible_nodes(
         for node in nodes
         if permanent_infeasible_reason(spec, node) is None and all(reach.matches(node) for reach in reaches)
     )
+
+
+def pressured_nodes(
+    template: JsonObject, nodes: Iterable[Node], reaches: Sequence[VolumeTopology] = ()
+) -> Mapping[str, str]:
+    """Return the nodes that refuse pods of this template only while they are under pressure, each with its reason."""
+    spec = pod_spec(template)
+    found: dict[str, str] = {}
+    for node in nodes:
+        taint = _untolerated_pressure(spec, node)
+        if taint is None or unavailable_reason(node):
+            continue
+        rest = [each for each in node.spec.taints if each.key not in _PRESSURE]
+        relieved = replace(node, spec=replace(node.spec, taints=rest))
+        if infeasible_reason(spec, relieved) is None and all(reach.matches(node) for reach in reaches):
+            found[node.metadata.name] = f"has the taint {taint.key}"
+    return found
 
 
 def no_eligible_node_message(template: JsonObject, nodes: Iterable[Node]) -> str:
@@ -83,6 +106,11 @@ def permanent_infeasible_reason(spec: PodSpec, node: Node) -> str | None:
     permanent_taints = [taint for taint in node.spec.taints if not _is_transient(taint)]
     available = replace(node, spec=replace(node.spec, unschedulable=False, taints=permanent_taints))
     return _first_reason(spec, available, [rule for rule in _RULES if rule is not _is_not_ready])
+
+
+def _untolerated_pressure(spec: PodSpec, node: Node) -> Taint | None:
+    taints = (each for each in node.spec.taints if each.key in _PRESSURE and each.effect in HARD_EFFECTS)
+    return next((each for each in taints if not is_tolerated(each, spec.tolerations)), None)
 
 
 def _is_transient(taint: Taint) -> bool:

@@ -97,6 +97,8 @@ class Demand:
     """The size to which the gang may grow on idle resources. A value below `requested` means `requested`."""
     ineligible_reason: str = ""
     """If no node is eligible, the reasons that the nodes give."""
+    pressured_nodes: Mapping[str, str] = field(default_factory=dict)
+    """The nodes that are not eligible only while they are under pressure, each with the reason: `has the taint …`."""
     affinity_reason: str = ""
     """How pods of others restrict the eligible nodes. This may change while the nodes stay the same."""
     node_scores: Mapping[str, int] = field(default_factory=dict)
@@ -116,8 +118,10 @@ class Demand:
         each = frozenset(self.resources.items())
         preference = frozenset(self.node_scores.items())
         counts, messages = (self.minimum, self.requested, self.maximum), (self.ineligible_reason, self.affinity_reason)
+        pressure = frozenset(self.pressured_nodes.items())
         role = (self.type, self.decides, self.is_anchor, self.share)
-        shape = (role, each, counts, self.eligible_nodes, preference, self.topology_constraints, messages)
+        nodes = (self.eligible_nodes, pressure)
+        shape = (role, each, counts, nodes, preference, self.topology_constraints, messages)
         object.__setattr__(self, "shape_key", shape)
 
 

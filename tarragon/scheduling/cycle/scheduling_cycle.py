@@ -295,14 +295,22 @@ class SchedulingCycle:
             self._empty_cluster = NodeLedger.of_capacity(self.nodes, self.memory)
         if is_feasible(smallest, self._empty_cluster):
             return None
-        if self.snapshot.unavailable_nodes:
-            if self._with_unavailable is None:
-                self._with_unavailable = NodeLedger.of_capacity(
-                    [*self.snapshot.nodes, *self.snapshot.unavailable_nodes]
-                )
-            if is_feasible(smallest, self._with_unavailable):
-                return wait_messages.nodes_unavailable(gang, self.snapshot)
+        if self.snapshot.unavailable_nodes and is_feasible(smallest, self._with_all_nodes()):
+            return wait_messages.nodes_unavailable(gang, self.snapshot)
+        if any(demand.pressured_nodes for demand in smallest):
+            relieved = [
+                replace(demand, eligible_nodes=demand.eligible_nodes.union(demand.pressured_nodes))
+                for demand in smallest
+            ]
+            if is_feasible(relieved, self._with_all_nodes()):
+                return wait_messages.nodes_under_pressure(gang, self.snapshot)
         return wait_messages.blocked_by_affinity(gang) or wait_messages.never_fits(gang, self.snapshot)
+
+    def _with_all_nodes(self) -> NodeLedger:
+        """The empty cluster, with the nodes that are unavailable now."""
+        if self._with_unavailable is None:
+            self._with_unavailable = NodeLedger.of_capacity([*self.snapshot.nodes, *self.snapshot.unavailable_nodes])
+        return self._with_unavailable
 
 
 def is_known_to_lack(kind: ShapeState, ledger: NodeLedger) -> bool:

@@ -6,7 +6,7 @@ each change is a write.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -42,14 +42,24 @@ RELEASING = "resources are reserved for it, but terminating pods still hold them
 
 def nodes_unavailable(gang: WaitingGang, snapshot: Snapshot) -> WaitReason:
     """Say what the gang lacks without the unavailable nodes, and name these."""
-    unavailable = [
-        node
+    return _nodes_away(gang, snapshot, {})
+
+
+def nodes_under_pressure(gang: WaitingGang, snapshot: Snapshot) -> WaitReason:
+    """Say what the gang lacks without nodes under pressure and unavailable ones, and name these."""
+    pressured = {name: reason for demand in gang.demands for name, reason in demand.pressured_nodes.items()}
+    return _nodes_away(gang, snapshot, pressured)
+
+
+def _nodes_away(gang: WaitingGang, snapshot: Snapshot, pressured: Mapping[str, str]) -> WaitReason:
+    reasons = {
+        node.name: node.unavailable_reason
         for node in snapshot.unavailable_nodes
         if any(node.name in demand.eligible_nodes for demand in gang.demands)
-    ]
-    named = [f"node {node.name} {node.unavailable_reason}" for node in unavailable[:MAX_NAMED_NODES]]
-    rest = [f"{len(unavailable) - MAX_NAMED_NODES} more"] if len(unavailable) > MAX_NAMED_NODES else []
-    listed = ", ".join([*named, *rest])
+    } | dict(sorted(pressured.items()))
+    away = [f"node {name} {reason}" for name, reason in reasons.items()]
+    rest = [f"{len(away) - MAX_NAMED_NODES} more"] if len(away) > MAX_NAMED_NODES else []
+    listed = ", ".join([*away[:MAX_NAMED_NODES], *rest])
     useful = [node for node in snapshot.nodes if any(node.name in demand.eligible_nodes for demand in gang.demands)]
     if not useful:
         message = f"all nodes that may run it are unavailable: {listed}"

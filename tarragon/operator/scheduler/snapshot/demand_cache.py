@@ -168,6 +168,9 @@ class DemandCache:
         """`eligible`: nodes that satisfy the node constraints; `company`: what pod affinity leaves of them, if any."""
         least, requested = min_and_requested(candidate.job, template.group)
         liked = self._eligibility.node_scores(template.group.template, template.key)
+        pressured = self._eligibility.pressured_nodes(
+            template.group.template, candidate.job.key.namespace, template.key
+        )
         demand = Demand(
             type=template.group.type,
             resources=template.each,
@@ -178,6 +181,7 @@ class DemandCache:
             maximum=max_replicas(candidate.job, template.group),
             eligible_nodes=eligible if company is None else company.constraints.eligible,
             ineligible_reason="" if eligible else self._eligibility.ineligible_reason(template.group.template),
+            pressured_nodes=pressured if company is None or not company.constraints.narrowing_message else {},
             affinity_reason="" if company is None else company.constraints.narrowing_message,
             node_scores=liked
             if company is None or not company.node_scores

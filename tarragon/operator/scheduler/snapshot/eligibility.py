@@ -10,7 +10,7 @@ from tarragon.kube.core import Node, PodSpec
 from tarragon.kube.meta import Json, JsonObject, Key
 from tarragon.kube.scheduling.taints import SOFT_EFFECT
 from tarragon.operator.informers.informers import Informers
-from tarragon.plan.nodes.feasibility import eligible_nodes, no_eligible_node_message
+from tarragon.plan.nodes.feasibility import eligible_nodes, no_eligible_node_message, pressured_nodes
 from tarragon.plan.nodes.preferences import Scores, has_preferred_node_affinity, score_by_nodes
 from tarragon.plan.nodes.replica_requests import pod_spec
 from tarragon.plan.nodes.storage import volume_topologies
@@ -26,6 +26,8 @@ ConstraintKey = bytes
 class _EligibleNodes:
     template: JsonObject
     nodes: frozenset[str]
+    pressured: Mapping[str, str]
+    """The nodes that pods are kept off only while these are under pressure, each with the reason."""
 
 
 class EligibilityCache:
@@ -51,9 +53,19 @@ class EligibilityCache:
         if key not in self._answers:
             if len(self._answers) >= MAX_CACHED:
                 self._answers.clear()
-            nodes = eligible_nodes(template, self._informers.nodes.objects.values())
-            self._answers[key] = _EligibleNodes(template, nodes)
+            nodes = list(self._informers.nodes.objects.values())
+            self._answers[key] = _EligibleNodes(
+                template, eligible_nodes(template, nodes), pressured_nodes(template, nodes)
+            )
         return self._answers[key].nodes
+
+    def pressured_nodes(self, template: JsonObject, namespace: str, constraints: ConstraintKey) -> Mapping[str, str]:
+        """The nodes that would be eligible if they were not under pressure, each with the reason."""
+        reachable = volume_topologies(template, namespace, self._informers.storage)
+        if reachable:
+            return pressured_nodes(template, list(self._informers.nodes.objects.values()), reachable)
+        self.eligible_nodes(template, namespace, constraints)
+        return self._answers[constraints].pressured
 
     def node_scores(self, template: JsonObject, constraints: ConstraintKey) -> Scores:
         """The node preference scores of the template."""
@@ -109,6 +121,11 @@ class EligibilityCache:
             self._softly_tainted.discard(key.name)
         changed: set[ConstraintKey] = set()
         for constraints, answer in self._answers.items():
+            pressured = {} if new is None else pressured_nodes(answer.template, [new])
+            if pressured.get(key.name) != answer.pressured.get(key.name):
+                changed.add(constraints)
+                others = {name: reason for name, reason in answer.pressured.items() if name != key.name}
+                answer.pressured = {**others, **pressured}
             is_eligible = new is not None and bool(eligible_nodes(answer.template, [new]))
             if is_eligible != (key.name in answer.nodes):
                 changed.add(constraints)
