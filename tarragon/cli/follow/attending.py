@@ -176,8 +176,10 @@ class FollowSession:
     async def _until_killed(self, cluster: Client, signals: SignalHandler) -> None:
         """Returns when no process of the job runs, at most after `KILL_TIMEOUT`, or at the user's wish."""
         ending = asyncio.create_task(wait_until_pods_gone(cluster, self.follower.job, self._clock))
-        wanted = (ending, signals.third_interrupt, signals.terminated)
-        await asyncio.wait(wanted, timeout=KILL_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
+        late = asyncio.create_task(self._clock.sleep(KILL_TIMEOUT))
+        wanted = (ending, late, signals.third_interrupt, signals.terminated)
+        await asyncio.wait(wanted, return_when=asyncio.FIRST_COMPLETED)
+        late.cancel()
         if ending.done():
             ending.result()
             return
