@@ -240,7 +240,7 @@ def test_what_hinders_a_start_stays_whole_above_the_rows_and_is_short_below_them
         teller.tick()
 
     rows = terminal.rows()
-    assert "".join(rows[:2]) == f"Starting: PodNotPrepared: {words}"
+    assert " ".join(row.strip() for row in rows[:2]) == f"Starting: PodNotPrepared: {words}"
     assert rows[-1].startswith("  PodNotPrepared: all 2 workers: MountVolume")
     assert sum("PodNotPrepared" in row for row in rows) == 2
 
