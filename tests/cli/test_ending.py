@@ -17,6 +17,7 @@ from tarragon.job.phase import Phase
 from tarragon.job.progress import Progress as Training
 from tarragon.job.progress import Source
 from tarragon.job.status import Condition, FirstFailure, JobStatus
+from tarragon.kube.core import ContainerState
 from tests.cli.scenes import at, ended, pod, progress, waiting, worker
 
 TWO = {WORKER: 2}
@@ -169,7 +170,25 @@ def test_a_replica_that_was_stopped_has_no_exit_code_in_the_table() -> None:
 def test_who_was_killed_is_not_said_to_have_failed_with_a_code() -> None:
     lines = list(failure_report(ending(finished(137), {worker(0): ["step 7 of 60"]}), uncolored))
 
-    assert lines[2].startswith("worker-0 failed: killed (SIGKILL, 137): ended by SIGKILL: ")
+    assert lines[2] == "worker-0 failed: killed (SIGKILL, 137): out of memory, kill -9, or the grace period expired"
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        (ended(137, until=3), "worker-0 failed, and worker-1 in the same second: killed"),
+        (ended(137, until=4), "worker-0 failed first: killed"),
+        (ended(1, until=3), "worker-0 failed first: killed"),
+    ],
+    ids=["killed in the same second", "killed later", "failed otherwise"],
+)
+def test_no_replica_is_said_to_be_first_of_those_that_were_killed_in_the_same_second(
+    second: ContainerState, words: str
+) -> None:
+    pods = {worker(0): pod(worker(0), ended(137, until=3)), worker(1): pod(worker(1), second)}
+    seen = progress(pods, status=JobStatus(phase=Phase.FAILED, completion_time=at(10)), wished=TWO)
+
+    assert list(failure_report(ending(seen), uncolored))[2].startswith(words)
 
 
 @pytest.mark.parametrize(

@@ -324,7 +324,7 @@ def test_what_a_killed_replica_said_last_is_no_cause_and_it_is_told_why_nothing_
     explanation = why_of({"Worker": group(1)}, JobStatus(phase=Phase.FAILED, first_failure=first))
 
     assert explanation[0] == "digits is Failed: Error: worker-0: exit code 137 (killed: SIGKILL; often out of memory)"
-    assert "killed (SIGKILL, 137): ended by SIGKILL" in explanation[1]
+    assert explanation[1].endswith("killed (SIGKILL, 137): out of memory, kill -9, or the grace period expired")
     assert explanation[2].startswith("  It was not restarted because its restartPolicy is Never")
     assert explanation[3:5] == ["  │ step 0 loss 0.9", "  │ step 1 loss 0.5"]
 
@@ -374,7 +374,8 @@ def test_a_restart_policy_is_named_with_which_the_job_survives_a_killed_worker(
     explanation = why_of(replicas, JobStatus(phase=Phase.FAILED, first_failure=first))
 
     assert explanation[2] == (
-        f"  It was not restarted because its restartPolicy is Never; {policy} restarts after such an end."
+        f"  It was not restarted because its restartPolicy is Never; {policy} restarts after such an end: "
+        f"--set spec.tfReplicaSpecs.Worker.restartPolicy={policy}, or this field in the manifest."
     )
 
 

@@ -342,7 +342,7 @@ def test_a_failure_is_not_blamed_on_a_replica_that_only_lost_the_connection(seco
     assert world.status.first_failure.replica == world.replica("dist-worker-1")
     failed = world.status.condition("Failed")
     assert failed is not None
-    assert failed.message == "worker-1 (and worker 0) failed with exit code 1: ValueError: bad shard 17"
+    assert failed.message == "worker-1 (and worker-0) failed with exit code 1: ValueError: bad shard 17"
 
 
 def test_a_lost_connection_is_the_first_failure_if_the_other_one_came_later() -> None:

@@ -241,7 +241,7 @@ def _failure(failure: FirstFailure, job: ClusterJob, local: LocalFacts) -> Itera
     policy = job.restart_policy_of(failure.replica)
     yield f"  {failure.replica} at {format_time(failure.at)}: {end_text(failure.exit_code, known, policy)}"
     if is_restart_forbidden(known, policy):
-        yield f"  {restart_forbidden_text(job.helpful_restart_policy)}"
+        yield f"  {restart_forbidden_text(job.helpful_restart_policy, job.restart_policy_field(failure.replica))}"
     lines = telling_excerpt(local.failure_output or failure.message.split("\n"), LOG_LINES)
     yield from (f"  │ {terminal_text(short_line(line, LINE_LENGTH), colors=False)}" for line in lines)
     end = ReplicaEnd(

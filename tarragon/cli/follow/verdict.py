@@ -122,6 +122,7 @@ def finished_job(attended: FollowSession) -> FinishedJob:
         exit_codes=job.dialect.exit_codes if job.dialect is not None else SINCE_TRAINING_OPERATOR_1_5,
         policy_of=job.restart_policy_of,
         helpful_restart_policy=job.helpful_restart_policy,
+        restart_policy_field=job.restart_policy_field,
         restarts=job.status.restarts,
         likely_mistakes=job.likely_mistakes,
         environments=replica_environments(job, is_local=where.is_local),

@@ -20,7 +20,7 @@ _SIGNALS = MappingProxyType(
         6: ("SIGABRT", "the program aborted: a failed assertion, or an error in C++ code"),
         7: ("SIGBUS", "a bad memory access; often a full /dev/shm or a full disk"),
         8: ("SIGFPE", "a bad arithmetic operation"),
-        9: ("SIGKILL", "killed: out of memory, kill -9, or the grace period expired"),
+        9: ("SIGKILL", "out of memory, kill -9, or the grace period expired"),
         10: ("SIGUSR1", "the program asked to be restarted"),
         11: ("SIGSEGV", "a bad memory access in native code"),
         13: ("SIGPIPE", "it wrote to a closed pipe or connection"),
@@ -107,9 +107,13 @@ def is_restart_forbidden(reason: ExitMeaning, policy: RestartPolicy | None) -> b
     return reason.kind in {ExitClass.RETRYABLE.value, _USER_RETRYABLE} and policy is RestartPolicy.NEVER
 
 
-def restart_forbidden_text(helpful: RestartPolicy) -> str:
-    """Says that the restart policy Never is the reason, and which one restarts such a replica."""
-    return f"It was not restarted because its restartPolicy is Never; {helpful} restarts after such an end."
+def restart_forbidden_text(helpful: RestartPolicy, field_path: str) -> str:
+    """Says that the restart policy Never is the reason, and which one restarts such a replica.
+
+    `field_path` is where the policy is in the job's manifest; empty if that is not known.
+    """
+    setting = f": --set {field_path}={helpful}, or this field in the manifest" if field_path else ""
+    return f"It was not restarted because its restartPolicy is Never; {helpful} restarts after such an end{setting}."
 
 
 def exit_text(code: int | None) -> str:
@@ -131,12 +135,13 @@ def past_end_text(code: int | None, reason: str) -> str:
 
 
 def code_text(code: int) -> str:
-    """Describes any exit code: `ended by SIGKILL: killed: out of memory …`."""
+    """Describes any exit code. `exit_text`, which precedes it, names the usual signals: `out of memory, kill -9 …`."""
     if code in _WORDS:
         return _WORDS[code]
     if code > FIRST_SIGNAL:
         name, description = _SIGNALS.get(code - FIRST_SIGNAL, (f"signal {code - FIRST_SIGNAL}", ""))
-        return f"ended by {name}: {description}" if description else f"ended by {name}"
+        is_named = exit_text(code).startswith("killed")
+        return description if is_named else f"ended by {name}: {description}" if description else f"ended by {name}"
     return "a code specific to the program; see its documentation or its last log lines"
 
 

@@ -157,6 +157,11 @@ class ClusterJob:
             return None
         return self.job.restart_policy_of(replica)
 
+    def restart_policy_field(self, replica: Replica) -> str:
+        """The path in the manifest, such as `spec.tfReplicaSpecs.Worker.restartPolicy`; empty if it is not known."""
+        group = self.job.replica_spec(replica.type) if self.job is not None else None
+        return f"{group.field_path}.restartPolicy" if group is not None and group.field_path else ""
+
     @property
     def helpful_restart_policy(self) -> RestartPolicy:
         """The policy with which the job survives a killed replica.

@@ -22,6 +22,7 @@ from tarragon.cli.output.words import count, duration_text, table
 from tarragon.cli.report.numbers import final_metrics, reported_metrics
 from tarragon.job.excerpt import LINE_LENGTH, telling_excerpt
 from tarragon.job.exit_codes import ExitCodeTable
+from tarragon.job.lost_peer import has_lost_peer
 from tarragon.job.model import Replica, ReplicaType, RestartPolicy
 from tarragon.job.progress import Source
 from tarragon.job.status import FirstFailure, RestartRecord
@@ -53,6 +54,7 @@ class FinishedJob:
     exit_codes: ExitCodeTable
     policy_of: Callable[[Replica], RestartPolicy | None] = lambda _: None
     helpful_restart_policy: RestartPolicy = RestartPolicy.ON_FAILURE
+    restart_policy_field: Callable[[Replica], str] = lambda _: ""
     restarts: Mapping[Replica, RestartRecord] = field(default_factory=dict)
     likely_mistakes: Sequence[Problem] = ()
     """Mistakes in the manifest that the job's status makes likely."""
@@ -147,11 +149,10 @@ def exit_table(end: FinishedJob) -> list[str]:
 def _about(failure: ReplicaFailure, end: FinishedJob, paint: Paint) -> Iterator[str]:
     explanation = explain_failure(failure, end)
     policy = end.policy_of(failure.replica)
-    others = len({member.replica for member in end.progress.replicas if member.state == FAILED} - {failure.replica})
-    rank = " failed first" if others else " failed"
-    yield f"{paint(str(failure.replica), 'bold')}{rank}: {end_text(failure.exit_code, explanation, policy)}"
+    name = paint(str(failure.replica), "bold")
+    yield f"{name}{_rank(failure, end)}: {end_text(failure.exit_code, explanation, policy)}"
     if is_restart_forbidden(explanation, policy):
-        yield restart_forbidden_text(end.helpful_restart_policy)
+        yield restart_forbidden_text(end.helpful_restart_policy, end.restart_policy_field(failure.replica))
     raw = telling_excerpt([*(end.tails.get(failure.replica) or failure.message.split("\n"))], LAST_LINES)
     for line in raw:
         shown = terminal_text(short_line(line, LINE_LENGTH), colors=paint is not uncolored)
@@ -170,6 +171,23 @@ def _about(failure: ReplicaFailure, end: FinishedJob, paint: Paint) -> Iterator[
         yield ""
         yield f"{paint('Probably', 'yellow')}: {summary}"
         yield f"  {remedy}"
+
+
+def _rank(failure: ReplicaFailure, end: FinishedJob) -> str:
+    """` failed first`, unless which one was first is not known, because others ended alike in the same second."""
+    failed = {member.replica: member for member in end.progress.replicas if member.state == FAILED}
+    own = failed.pop(failure.replica, None)
+    if own is None or own.finished is None:
+        return " failed first" if failed else " failed"
+    alike = [member.name for member in failed.values() if _way_of_failing(member) == _way_of_failing(own)]
+    if not alike:
+        return " failed first" if failed else " failed"
+    names = alike[0] if len(alike) == 1 else f"{len(alike)} others"
+    return f" failed, and {names} in the same second"
+
+
+def _way_of_failing(member: ReplicaProgress) -> tuple[object, ...]:
+    return member.finished, member.exit_code, member.reason, has_lost_peer(member.message)
 
 
 def _ended_at(member: ReplicaProgress) -> float:

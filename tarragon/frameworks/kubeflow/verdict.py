@@ -15,7 +15,7 @@ from tarragon.job.annotations import is_elastic_by_restart, restarts_as_gang
 from tarragon.job.lost_peer import has_lost_peer
 from tarragon.job.model import Replica, ReplicaType, SuccessPolicy
 from tarragon.job.phase import JobSignal, Phase
-from tarragon.job.replica_ranges import describe_replicas, name_replicas
+from tarragon.job.replica_ranges import name_replicas
 from tarragon.job.replica_state import PodOutcome, PodTermination, ReplicaAction, ReplicaState
 from tarragon.job.termination_message import telling_line
 
@@ -56,7 +56,7 @@ def failed(observation: JobObservation) -> Verdict | None:
     if not fatal:
         return None
     first = fatal[0]
-    others = f" (and {describe_replicas(fatal[1:])})" if len(fatal) > 1 else ""
+    others = f" (and {name_replicas(fatal[1:])})" if len(fatal) > 1 else ""
     return Verdict(
         signal=JobSignal.FAILED,
         message=f"{first}{others} {_cause(observation.replica_states[first])}",
@@ -81,7 +81,7 @@ def lost(observation: JobObservation) -> Verdict | None:
         message = f"all replicas are restarted together: {first} {_cause(observation.replica_states[first])}"
         return Verdict(signal=JobSignal.REPLICA_LOST, message=message, failed_replicas=[first])
     first = _causes_first(observation, fresh)[0]
-    others = f", and {describe_replicas(set(fresh) - {first})}," if len(fresh) > 1 else ""
+    others = f", and {name_replicas(set(fresh) - {first})}," if len(fresh) > 1 else ""
     message = f"{first}{others} is replaced: it {_cause(observation.replica_states[first])}"
     return Verdict(signal=JobSignal.REPLICA_LOST, message=message, failed_replicas=sorted(fresh))
 
