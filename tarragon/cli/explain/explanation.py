@@ -16,6 +16,7 @@ from tarragon.cli.explain.ending_pods import ending_lines, pods_to_explain
 from tarragon.cli.explain.missing_objects import missing_object_remedy
 from tarragon.cli.explain.queue_status import QueueStatus, queue_status
 from tarragon.cli.explain.quotas import is_quota_limited
+from tarragon.cli.explain.replica_output import quiet_lines, running_outputs
 from tarragon.cli.jobview import schema
 from tarragon.cli.jobview.causes import ReplicaEnd, ReplicaEnvironment, probable_causes
 from tarragon.cli.jobview.exits import end_text, explain_exit, is_restart_forbidden, restart_forbidden_text
@@ -73,6 +74,8 @@ class LocalFacts:
     environments: Mapping[ReplicaType, ReplicaEnvironment] = field(default_factory=dict)
     failure_output: Sequence[str] = ()
     """The last lines of its kept log; empty if there is none."""
+    quiet_lines: Sequence[str] = ()
+    """What is said of running replicas that have printed nothing for long."""
 
 
 async def print_explanation(
@@ -87,10 +90,12 @@ async def print_explanation(
         pods = await pods_to_explain(reader, job)
         if ask is not None:
             report = await ask(reader, job.key.namespace)
+    outputs = await running_outputs(where, job)
     now = SystemClock().now()
     local = LocalFacts(
         environments=replica_environments(job, is_local=where.is_local),
         failure_output=failure_output(where.nodes_folder, job),
+        quiet_lines=list(quiet_lines(job, outputs, now, is_local=where.is_local)),
     )
     lines = [
         *explanation_lines(job, now, where.command_prefix, standing.position_text, local),
@@ -149,7 +154,8 @@ def explanation_lines(
     status, failure = job.status, job.status.first_failure
     found = reason_of(status)
     text = f"{found.reason}: {found.message}" if found.reason else reason(job) or other_scheduler_line(job)
-    nothing = _WITHOUT_REASON.get(status.phase, "; nothing is blocking it")
+    free = "; nothing keeps its replicas from running" if local.quiet_lines else "; nothing is blocking it"
+    nothing = _WITHOUT_REASON.get(status.phase, free)
     yield f"{job.key.name} is {job.state}" + (f": {text}" if text else nothing)
     if not status.phase.is_final:
         yield from (f"  warning: {warning}" for warning in job.warnings)
@@ -167,6 +173,7 @@ def explanation_lines(
     if status.phase is not Phase.SUCCEEDED:
         yield from (f"  {line}" for line in restart_lines(status, now))
     yield from _size(job, now)
+    yield from (f"  {line}" for line in local.quiet_lines)
 
 
 def _missing_object(job: ClusterJob) -> Iterator[str]:

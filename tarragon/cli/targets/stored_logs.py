@@ -181,6 +181,16 @@ def log_size(run: StoredRun) -> int:
     return run.log.stat().st_size if run.log.exists() else 0
 
 
+def written_at(run: StoredRun) -> float:
+    """Returns when the run last printed, as seconds since 1970; 0 if it has no log."""
+    return run.log.stat().st_mtime if run.log.exists() else 0.0
+
+
+def end_of_run(run: StoredRun, number: int) -> Sequence[LogLine]:
+    """Returns the last lines of the run, as a user reads them."""
+    return list(_readable(_lines([run], LogSelection(timestamps=True, tail=number))))
+
+
 def raw_lines(run: StoredRun) -> Sequence[str]:
     """Returns all lines of the run, each with its timestamp."""
     return [f"{said.timestamp} {said.text}" for said in _lines([run], LogSelection(timestamps=True))]
