@@ -13,6 +13,7 @@ from tarragon.cli.follow.never_fits import NeverFitsWatch
 from tarragon.cli.follow.printed_progress import PrintedProgress
 from tarragon.cli.follow.progress_output import OutputStreams, progress_output_for
 from tarragon.cli.follow.remaining_pods import RemainingPods
+from tarragon.cli.follow.silence import SilenceWatch
 from tarragon.cli.follow.threads import has_started, thread_shares, threads_line
 from tarragon.cli.jobview.follower import JobFollower
 from tarragon.cli.jobview.jobs import ClusterJob, unread_log
@@ -23,6 +24,7 @@ from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.output.interrupts import SignalHandler, handled_signals, is_lost_terminal
 from tarragon.cli.output.terminal import Terminal
 from tarragon.cli.targets.ending import delete_job, kill_job, longest_grace, wait_until_pods_gone
+from tarragon.cli.targets.next_commands import command_line
 from tarragon.cli.targets.pod_logs import unreadable_text
 from tarragon.cli.targets.stored_logs import log_size, raw_lines, runs_of_job
 from tarragon.client.errors import ApiError
@@ -72,7 +74,8 @@ class FollowSession:
         self._printed = PrintedProgress(job.job.chief if job.job is not None else None, unread_log(job))
         self.streamer = LogStreamer(job.framework.main_container, clock, self._show_logs)
         self.streamer.on_unreadable(self._unread)
-        self.streamer.on_unfinished(lambda replica, text: self._printed.read_unfinished(replica, text, clock.now()))
+        self.streamer.on_unfinished(self._read_unfinished)
+        self._silence = SilenceWatch(clock.monotonic())
         self._reported: set[str] = set()
         self.follower = JobFollower(job, clock, self._progressed, self.streamer)
         self.remaining: RemainingPods | None = None
@@ -195,18 +198,31 @@ class FollowSession:
         while True:
             if self._printed.has_news:
                 self._show_progress()
+            if note := self._silence.note(self._clock.monotonic(), self._why_command):
+                self._output.show_note(note)
             self._output.tick()
             await self._clock.sleep(REDRAW_PERIOD)
 
+    @property
+    def _why_command(self) -> str:
+        return command_line(self.target.command_prefix, self.follower.job.command_key, "why")
+
     def _show_logs(self, replica: Replica, lines: Sequence[tuple[str, str]]) -> None:
         self._output.show_logs(replica, lines)
-        self._printed.read(replica, [text for _, text in lines], self._clock.now())
+        texts = [text for _, text in lines]
+        self._printed.read(replica, texts, self._clock.now())
+        self._silence.printed(replica, texts, self._clock.monotonic())
+
+    def _read_unfinished(self, replica: Replica, text: str) -> None:
+        self._printed.read_unfinished(replica, text, self._clock.now())
+        self._silence.printed(replica, [text], self._clock.monotonic())
 
     def _show_progress(self) -> None:
         follower = self.follower
         self._output.show_progress(self._printed.applied_to(follower.progress, follower.job.status.work))
 
     def _progressed(self, progress: Progress) -> None:
+        self._silence.progressed(progress, self._clock.monotonic())
         self._show_progress()
         if progress.is_final and not self.seconds:
             self.seconds = self._clock.monotonic() - self._began
