@@ -76,6 +76,8 @@ class FollowSession:
         self.streamer.on_unreadable(self._unread)
         self.streamer.on_unfinished(self._read_unfinished)
         self._silence = SilenceWatch(clock.monotonic())
+        self.table_when_stopped: Sequence[str] = ()
+        """The replicas as they were when Ctrl-C was pressed, with their last lines; empty if none had started."""
         self._reported: set[str] = set()
         self.follower = JobFollower(job, clock, self._progressed, self.streamer)
         self.remaining: RemainingPods | None = None
@@ -157,6 +159,7 @@ class FollowSession:
 
     async def _stop(self, following: asyncio.Task[None], signals: SignalHandler) -> FollowEnd:
         job = self.follower.job
+        self.table_when_stopped = self._silence.table(self._clock.monotonic())
         self._output.show_note(
             f"Stopping {job.name}: waiting up to {longest_grace(job)} s for its replicas to end; "
             "press Ctrl-C again to kill them."

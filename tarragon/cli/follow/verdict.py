@@ -56,10 +56,11 @@ def report_outcome(attended: FollowSession, how: FollowEnd, limit: float | None,
         case FollowEnd.STOPPED:
             how_well = "all its replicas ended with exit code 0; " if _ended_well(where, follower.job) else ""
             deleted = f"the job is deleted{_kept(where, follower.job)}"
-            _say(f"Stopped {name}: {how_well}{deleted}.", _logs(where, follower.job))
+            _say(f"Stopped {name}: {how_well}{deleted}.", _logs(where, follower.job), attended.table_when_stopped)
             return INTERRUPTED_CODE
         case FollowEnd.KILLED:
-            _say(f"Killed {name}: the job is deleted{_kept(where, follower.job)}.", _logs(where, follower.job))
+            killed = f"Killed {name}: the job is deleted{_kept(where, follower.job)}."
+            _say(killed, _logs(where, follower.job), attended.table_when_stopped)
             return INTERRUPTED_CODE
         case FollowEnd.DETACHED | FollowEnd.TERMINATED | FollowEnd.HUNG_UP:
             stands = f"it has {follower.progress.state}" if follower.progress.is_final else "it continues"
@@ -190,9 +191,12 @@ def _print(lines: Iterable[str]) -> None:
         click.echo(result[0], err=True, color=True)
 
 
-def _say(message: str, commands: Iterable[str]) -> None:
+def _say(message: str, commands: Iterable[str], rows: Sequence[str] = ()) -> None:
+    """Prints the message, how the replicas were before Ctrl-C, and commands."""
     if message:
         print_message(message)
+    if rows:
+        print_note("\n".join(["", *rows]))
     suggestions = list(commands)
     if suggestions:
         print_note("\n".join(["", *suggestions]))
