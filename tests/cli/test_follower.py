@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
+from tarragon.base.clock import FakeClock
+from tarragon.cli.follow.attending import FollowSession
 from tarragon.cli.follow.awaiting import WaitGoal, wait_for_job
 from tarragon.cli.follow.changes import progress_changes
+from tarragon.cli.follow.progress_output import OutputStreams
+from tarragon.cli.follow.unprocessed import note_if_unprocessed
 from tarragon.cli.jobview import log_listener
 from tarragon.cli.jobview.follower import JobFollower
 from tarragon.cli.jobview.jobs import ClusterJob, find_job
 from tarragon.cli.jobview.log_book import ContainerRun
 from tarragon.cli.jobview.log_listener import LogStreamer
 from tarragon.cli.jobview.progress import Progress
+from tarragon.cli.jobview.target import CommandPrefix
 from tarragon.cli.output.interrupts import SignalHandler
+from tarragon.cli.output.terminal import Terminal
 from tarragon.cli.targets.pod_logs import unreadable_text
 from tarragon.client.errors import ApiError, Unavailable, error_from_status, unavailable, unreachable
 from tarragon.client.port import Client, DeleteOptions, LogOptions
@@ -501,12 +508,17 @@ class Gone:
         raise unavailable("cannot connect")
 
 
+PLAIN = Terminal(colors_out=False, colors_err=False, is_live=False, shows_logs=False)
+
+
 class Here:
     """A cluster whose connection never breaks."""
 
-    is_local = False
+    nodes_folder = None
+    command_prefix = CommandPrefix("tarragon --kubeconfig prod.yaml", "default")
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, *, is_local: bool = False) -> None:
+        self.is_local = is_local
         self._stage = stage
 
     async def follow(self, follower: JobFollower, *_: object) -> None:
@@ -550,3 +562,60 @@ async def test_a_job_that_loses_its_places_is_followed_until_it_has_new_ones_and
     assert (await waits).exit_code == 0
     assert seen.progress_lines[-1] == "Succeeded"
     assert f"tfjob/low is Restarting: {lost} again\n" in printed
+
+
+@pytest.mark.parametrize("watches", [False, True])
+async def test_a_job_that_no_operator_processes_is_said_to_wait_for_one_once_within_seconds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, watches: bool
+) -> None:
+    async with a_stage(tmp_path) as stage:
+        job, clock = await unprocessed_job(stage), FakeClock()
+        here: Any = Here(stage)
+        streams = OutputStreams(out=sys.stdout, err=sys.stderr, terminal=PLAIN, now=clock.now)
+        goal = WaitGoal(changes=streams if watches else None)
+        waits = asyncio.create_task(wait_for_job(here, job, goal, clock, SignalHandler(asyncio.get_running_loop())))
+        await eventually(clock.next_due)
+        before = capsys.readouterr().err
+        clock.advance(10)
+        after = await eventually(lambda: capsys.readouterr().err)
+        clock.advance(60)
+        await stage.world.client.delete(TFJOBS, job.key)
+        await waits
+
+    assert "no operator" not in before
+    assert after.count("no operator has processed it yet") == 1
+    assert "`tarragon --kubeconfig prod.yaml check --operator` looks for one" in after
+    assert "`tarragon docs install`" in after
+    assert "no operator" not in capsys.readouterr().err
+
+
+async def test_whoever_runs_a_job_that_no_operator_processes_is_told_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with a_stage(tmp_path) as stage:
+        job, clock = await unprocessed_job(stage), FakeClock()
+        here: Any = Here(stage)
+        follows = asyncio.create_task(FollowSession(job, here, PLAIN, clock, 0.0).run(None))
+        await eventually(lambda: "Waiting" in capsys.readouterr().err)
+        clock.advance(10)
+        after = await eventually(lambda: capsys.readouterr().err)
+        await stage.world.client.delete(TFJOBS, job.key)
+        await follows
+
+    assert after.count("no operator has processed it yet") == 1
+
+
+async def test_the_local_clusters_own_operator_is_never_missed(tmp_path: Path) -> None:
+    async with a_stage(tmp_path) as stage:
+        follower = JobFollower(await unprocessed_job(stage), stage.world.clock, lambda _: None)
+        here: Any = Here(stage, is_local=True)
+        said: list[str] = []
+
+        await note_if_unprocessed(here, follower, FakeClock(), said.append)
+
+    assert said == []
+
+
+async def unprocessed_job(stage: Stage) -> ClusterJob:
+    await stage.submit("digits", Worker=group(1))
+    return await find_job(stage.world.client, "digits", "default")

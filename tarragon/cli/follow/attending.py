@@ -15,6 +15,7 @@ from tarragon.cli.follow.progress_output import OutputStreams, progress_output_f
 from tarragon.cli.follow.remaining_pods import RemainingPods
 from tarragon.cli.follow.silence import SilenceWatch
 from tarragon.cli.follow.threads import has_started, thread_shares, threads_line
+from tarragon.cli.follow.unprocessed import note_if_unprocessed
 from tarragon.cli.jobview.follower import JobFollower
 from tarragon.cli.jobview.jobs import ClusterJob, unread_log
 from tarragon.cli.jobview.log_book import ContainerRun
@@ -103,6 +104,9 @@ class FollowSession:
         with handled_signals() as signals:
             ticking = asyncio.create_task(self._tick())
             following = asyncio.create_task(self.target.follow(self.follower, self._clock, self._output.show_note))
+            noting = asyncio.create_task(
+                note_if_unprocessed(self.target, self.follower, self._clock, self._output.show_note)
+            )
             try:
                 wanted = (following, ticking, signals.first_interrupt, signals.terminated, self._never_fits.noticed)
                 await asyncio.wait(wanted, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
@@ -118,9 +122,9 @@ class FollowSession:
                     return FollowEnd.HUNG_UP if signals.terminated.result() == signal.SIGHUP else FollowEnd.TERMINATED
                 return self._outcome(following, ticking)
             finally:
-                for task in (ticking, following):
+                for task in (ticking, following, noting):
                     task.cancel()
-                await asyncio.gather(ticking, following, return_exceptions=True)
+                await asyncio.gather(ticking, following, noting, return_exceptions=True)
                 await self._never_fits.close()
 
     async def _until_followed(

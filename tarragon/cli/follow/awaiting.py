@@ -10,6 +10,7 @@ from tarragon.base.clock import Clock
 from tarragon.cli.follow.changes import stall_reason
 from tarragon.cli.follow.never_fits import NeverFitsWatch, never_fits_message
 from tarragon.cli.follow.progress_output import LineOutput, OutputStreams
+from tarragon.cli.follow.unprocessed import note_if_unprocessed
 from tarragon.cli.jobview.exit_code import NEVER_FITS, UNFINISHED, exit_code
 from tarragon.cli.jobview.follower import JobFollower
 from tarragon.cli.jobview.jobs import ClusterJob
@@ -51,7 +52,8 @@ async def wait_for_job(
     """Returns when the job reaches a state or can't any more, when the time is up, or when a signal arrives."""
     reached = asyncio.Event()
     never_fits = NeverFitsWatch(target, clock)
-    report = LineOutput(wanted.changes).show_progress if wanted.changes else _StallNotes(job.name).progressed
+    changes = LineOutput(wanted.changes) if wanted.changes else None
+    report = changes.show_progress if changes is not None else _StallNotes(job.name).progressed
 
     def progressed(progress: Progress) -> None:
         report(progress)
@@ -62,7 +64,14 @@ async def wait_for_job(
     follower = JobFollower(job, clock, progressed)
     if follower.is_over or follower.progress.state.lower() in wanted.states:
         return _met(follower, wanted)
-    left = await _until(target.follow(follower, clock, print_note), reached, wanted.limit, signals, never_fits)
+    unprocessed = asyncio.create_task(
+        note_if_unprocessed(target, follower, clock, changes.show_note if changes is not None else print_note)
+    )
+    try:
+        left = await _until(target.follow(follower, clock, print_note), reached, wanted.limit, signals, never_fits)
+    finally:
+        unprocessed.cancel()
+        await asyncio.gather(unprocessed, return_exceptions=True)
     if reached.is_set() or follower.is_over:
         return WaitResult(follower=follower, exit_code=0) if reached.is_set() else _met(follower, wanted)
     if left is None and never_fits.noticed.done():
