@@ -11,6 +11,7 @@ import pytest
 
 from tarragon import __version__
 from tarragon.base.certificate_authority import new_authority
+from tarragon.cli.checks.crashes import crash_of, crash_text
 from tarragon.cli.checks.installation import (
     REQUIRED_APIS,
     ScrapedPod,
@@ -75,7 +76,7 @@ def test_an_api_that_is_switched_off_is_an_error() -> None:
 
 @pytest.mark.parametrize(("ready", "level"), [(2, "ok"), (1, "warning"), (0, "error")])
 def test_a_deployment_is_judged_by_its_ready_pods(ready: int, level: str) -> None:
-    rollout, _ = check_deployments([deployment(ready=ready)])
+    rollout, _ = check_deployments([deployment(ready=ready)], {})
 
     assert (rollout.level, rollout.text.partition(",")[0]) == (level, f"tarragon-system/tarragon: {ready} of 2 ready")
 
@@ -84,7 +85,7 @@ def test_a_rollout_that_goes_on_is_a_warning() -> None:
     found = deployment()
     found["status"]["updatedReplicas"] = 1
 
-    assert next(iter(check_deployments([found]))).level == "warning"
+    assert next(iter(check_deployments([found], {}))).level == "warning"
 
 
 @pytest.mark.parametrize(
@@ -96,15 +97,63 @@ def test_a_rollout_that_goes_on_is_a_warning() -> None:
     ],
 )
 def test_an_image_of_another_version_is_a_warning(image: str, level: str) -> None:
-    _, found = check_deployments([deployment(image)])
+    _, found = check_deployments([deployment(image)], {})
 
     assert (found.topic, found.level) == ("image", level)
 
 
 def test_without_a_deployment_an_operator_may_run_elsewhere() -> None:
-    (found,) = check_deployments([])
+    (found,) = check_deployments([], {})
 
     assert found.level == "warning"
+
+
+REFUSAL = "Error: the operator needs the extra `operator`\n  Python does not find numpy\n  install it: pip\n"
+
+
+def operator_pod(**status: Any) -> Json:
+    body = {"name": "operator", "ready": False, **status}
+    return {
+        "metadata": {"name": "tarragon-1", "namespace": "tarragon-system"},
+        "spec": {"containers": [{"name": "mesh"}, {"name": "operator"}]},
+        "status": {"containerStatuses": [{"name": "mesh", "ready": True}, body]},
+    }
+
+
+def test_an_operator_that_ends_again_and_again_is_quoted() -> None:
+    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+    crash = crash_of(operator_pod(state=waiting, lastState={"terminated": {"exitCode": 1, "message": REFUSAL}}))
+    assert crash is not None
+
+    rollout, _ = check_deployments([deployment(ready=0)], {"tarragon-system": crash_text(crash, "")})
+
+    assert rollout.level == "error"
+    assert rollout.text == (
+        "tarragon-system/tarragon: 0 of 2 ready; tarragon-1 ended: exit code 1; it said: "
+        "Error: the operator needs the extra `operator`; Python does not find numpy; install it: pip"
+    )
+    assert rollout.remedy.startswith("kubectl -n tarragon-system logs deployment/tarragon")
+
+
+def test_without_a_termination_message_the_log_says_why_an_operator_ended() -> None:
+    log = 'x\nTraceback (most recent call last):\n  File "x"\n    import numpy\nModuleNotFoundError: numpy\n'
+    restarted = crash_of(operator_pod(state={"running": {}}, lastState={"terminated": {"exitCode": 1}}))
+    ended = crash_of(operator_pod(state={"terminated": {"exitCode": 137}}))
+
+    assert restarted is not None
+    assert restarted.is_restarted
+    assert crash_text(restarted, log) == "tarragon-1 ended: exit code 1; it said: ModuleNotFoundError: numpy"
+    assert ended is not None
+    assert not ended.is_restarted
+    assert crash_text(ended, "") == "tarragon-1 ended: killed (SIGKILL, 137)"
+
+
+def test_an_operator_that_is_ready_again_or_has_never_ended_has_not_crashed() -> None:
+    ready = {"ready": True, "state": {"running": {}}, "lastState": {"terminated": {"exitCode": 1}}}
+
+    assert crash_of(operator_pod(**ready)) is None
+    assert crash_of(operator_pod(state={"running": {}})) is None
+    assert crash_of({**operator_pod(), "status": {}}) is None
 
 
 def test_a_budget_of_other_pods_protects_no_operator() -> None:

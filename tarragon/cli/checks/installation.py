@@ -86,23 +86,29 @@ def check_apis(served: Collection[str]) -> Finding:
     return Finding("ok", "apis", f"the server serves the {len(REQUIRED_APIS)} APIs that the operator needs")
 
 
-def check_deployments(deployments: Sequence[JsonObject]) -> Iterator[Finding]:
-    """Check the roll-out and the image's version of each Deployment of an operator."""
+def check_deployments(deployments: Sequence[JsonObject], crashes: Mapping[str, str]) -> Iterator[Finding]:
+    """Check the roll-out and the image's version of each Deployment of an operator.
+
+    `crashes` says, by namespace, how an operator has ended that should run.
+    """
     if not deployments:
         text = "no Deployment has the label app.kubernetes.io/name=tarragon: an operator may run outside of the cluster"
         yield Finding("warning", "deployment", text, f"{_APPLY} installs one")
     for each in deployments:
-        yield _rollout(each)
+        yield _rollout(each, crashes.get(each["metadata"]["namespace"], ""))
         yield _image(each)
 
 
-def _rollout(deployment: JsonObject) -> Finding:
+def _rollout(deployment: JsonObject, crash: str) -> Finding:
     metadata, status = deployment["metadata"], deployment.get("status") or {}
     where = f"{metadata['namespace']}/{metadata['name']}"
     wanted = deployment["spec"].get("replicas", 1)
     ready, updated = status.get("readyReplicas", 0), status.get("updatedReplicas", 0)
     text = f"{where}: {ready} of {wanted} ready"
     look = f"kubectl -n {metadata['namespace']} describe pods -l app.kubernetes.io/name=tarragon"
+    if not ready and crash:
+        logs = f"kubectl -n {metadata['namespace']} logs deployment/{metadata['name']}"
+        return Finding("error", "deployment", f"{text}; {crash}", f"{logs} shows all that it said")
     if not ready:
         return Finding("error", "deployment", text, look)
     is_rolled_out = status.get("observedGeneration", 0) >= metadata.get("generation", 0) and updated >= wanted

@@ -85,8 +85,8 @@ def _stopped_operator(finding: Finding, others: ClusterState) -> Finding:
         whose = "its pod is not" if wanted == 1 else f"none of its {count(wanted, 'pod')} is"
         text = f"{where} is there, but {whose} available"
         remedy = (
-            f"{kubectl} describe pods -l {_LABEL}=tarragon shows why; "
-            f"if there are none, {kubectl} describe replicasets does"
+            f"{kubectl} describe pods -l {_LABEL}=tarragon shows why, or, if it starts and ends, {kubectl} logs "
+            f"deployment/{name}; if there are none, {kubectl} describe replicasets does"
         )
     return replace(finding, text=f"{finding.text}; {text}", remedy=remedy)
 

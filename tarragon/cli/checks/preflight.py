@@ -11,11 +11,12 @@ from typing import TypeVar
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.cli.checks import installation
+from tarragon.cli.checks.crashes import LAST_LINES, Crash, crash_of, crash_text
 from tarragon.cli.checks.permissions import Answers, service_account_findings
 from tarragon.cli.output.finding import Finding
-from tarragon.client.errors import Forbidden, NotFound
+from tarragon.client.errors import ApiError, Forbidden, NotFound
 from tarragon.client.http.transport import RestConfig
-from tarragon.client.port import Client, Selector
+from tarragon.client.port import Client, LogOptions, Selector
 from tarragon.kube.codec import decode
 from tarragon.kube.core import CONFIG_MAPS, PODS, SECRETS
 from tarragon.kube.meta import Json, JsonObject, Key, Resource
@@ -61,7 +62,27 @@ class Preflight:
             return [Finding("ok", "deployment", "unknown: you may not list Deployments")]
         checks = [self._of_deployment(each) for each in deployments]
         several = await asyncio.gather(self._credentials(), self._apis(), *checks)
-        return [*installation.check_deployments(deployments), *(found for each in several for found in each)]
+        crashes = {home: await self._crash(home) for home in {each["metadata"]["namespace"] for each in deployments}}
+        return [*installation.check_deployments(deployments, crashes), *(found for each in several for found in each)]
+
+    async def _crash(self, home: str) -> str:
+        """How an operator in the namespace has ended that is not ready; empty if none has, or nobody may say."""
+        pods = await _or_none(
+            self.cluster.list(PODS.with_model(dict), Selector(namespace=home, label_selector=_OPERATORS))
+        )
+        crash = next(filter(None, map(crash_of, pods.items if pods is not None else ())), None)
+        if crash is None:
+            return ""
+        return crash_text(crash, "" if crash.message else await self._log(crash))
+
+    async def _log(self, crash: Crash) -> str:
+        """What it said last: Deployments from before this version leave no termination message."""
+        options = LogOptions(container=crash.container, previous=crash.is_restarted, tail_lines=LAST_LINES)
+        chunks: list[bytes] = []
+        with suppress(ApiError):
+            async for chunk in self.cluster.pod_log(Key(crash.namespace, crash.pod), options):
+                chunks.append(chunk)  # noqa: PERF401 - what was read before an error is kept
+        return b"".join(chunks).decode(errors="replace")
 
     async def _deployments(self) -> Sequence[JsonObject] | None:
         """Those in all namespaces, or in the usual one."""
