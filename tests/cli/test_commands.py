@@ -508,6 +508,18 @@ def test_down_ends_what_a_killed_cluster_has_left(shell: Shell) -> None:
     assert left.stdout == ""
 
 
+def test_a_cluster_in_the_foreground_says_that_down_has_stopped_it(shell: Shell) -> None:
+    up = shell.start("up")
+    up.until("ready")
+
+    shell("down")
+
+    ended = up.ended()
+    assert ended.code == 0
+    assert "`tarragon down` asked for it" in ended.err
+    assert "SIGUSR1" not in ended.err
+
+
 def test_the_version_says_on_what_it_runs(shell: Shell) -> None:
     document = json.loads(shell("version", "-o", "json").out)
 

@@ -154,11 +154,12 @@ async def _until_the_end(
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LOST_HOME_SECONDS):
                 await cluster.stop_pods()
+    elif conditions.stop_signal.done() and conditions.stop_signal.result() == STOP_PODS_SIGNAL:
+        log.info("stopping, with all pods: `tarragon down` asked for it")
+        announcement.withdraw()  # no new clients while the pods stop
+        await cluster.stop_pods()
     elif conditions.stop_signal.done():
         log.info("stopping on a signal", signal=signal.Signals(conditions.stop_signal.result()).name)
-        if conditions.stop_signal.result() == STOP_PODS_SIGNAL:
-            announcement.withdraw()  # no new clients while the pods stop
-            await cluster.stop_pods()
     else:
         log.info("stopping after the idle timeout", seconds=settings.idle_seconds)
         await cluster.stop_pods()
