@@ -47,6 +47,15 @@ def test_a_success_is_one_line_with_its_time_and_numbers() -> None:
     assert list(success_report(end, uncolored)) == ["Succeeded  digits in 14.2 s  accuracy 0.957  loss 0.1"]
 
 
+def test_what_a_job_waited_for_its_admission_is_no_part_of_its_time() -> None:
+    end = replace(ending(finished(0), {worker(0): ["done: loss=0.1"]}), seconds=57.4)
+
+    waited, at_once = (next(iter(success_report(replace(end, waited=each), uncolored))) for each in (27.3, 0.4))
+
+    assert waited == "Succeeded  digits in 30.1 s, after waiting 27.3 s  loss 0.1"
+    assert at_once == "Succeeded  digits in 57.4 s  loss 0.1"
+
+
 def test_a_job_that_said_nothing_and_was_quick_is_doubted() -> None:
     lines = list(success_report(ending(finished(0, until=1.1)), uncolored))
 

@@ -605,6 +605,27 @@ async def test_whoever_runs_a_job_that_no_operator_processes_is_told_so(
     assert after.count("no operator has processed it yet") == 1
 
 
+async def test_the_time_before_its_admission_is_told_apart_from_that_in_which_a_job_runs(tmp_path: Path) -> None:
+    async with a_stage(tmp_path) as stage:
+        stage.world.api.pod_logs = Logs()
+        job, clock = await unprocessed_job(stage), FakeClock()
+        here: Any = Here(stage)
+        session = FollowSession(job, here, PLAIN, clock, clock.monotonic())
+        follows = asyncio.create_task(session.run(None))
+        await eventually(clock.next_due)
+        clock.advance(27)
+        await stage.node("here")
+        stage.start_operator()
+        await stage.until_pods("digits-worker-0")
+        await stage.all_run("digits-worker-0")
+        await eventually(lambda: session.follower.progress.state == "Running")
+        clock.advance(3)
+        await stage.plays("digits-worker-0", "Succeeded", 0)
+        await follows
+
+    assert (session.waited, session.seconds) == (27, 30)
+
+
 async def test_the_local_clusters_own_operator_is_never_missed(tmp_path: Path) -> None:
     async with a_stage(tmp_path) as stage:
         follower = JobFollower(await unprocessed_job(stage), stage.world.clock, lambda _: None)

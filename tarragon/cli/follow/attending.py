@@ -20,7 +20,7 @@ from tarragon.cli.jobview.follower import JobFollower
 from tarragon.cli.jobview.jobs import ClusterJob, unread_log
 from tarragon.cli.jobview.log_book import ContainerRun
 from tarragon.cli.jobview.log_listener import DRAIN_TIMEOUT, LogStreamer
-from tarragon.cli.jobview.progress import Progress
+from tarragon.cli.jobview.progress import WAITING, Progress
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.output.interrupts import SignalHandler, handled_signals, is_lost_terminal
 from tarragon.cli.output.terminal import Terminal
@@ -84,6 +84,9 @@ class FollowSession:
         self.remaining: RemainingPods | None = None
         self.seconds = 0.0
         """Seconds to the job's end. The object's own timestamps have whole seconds only."""
+        self.waited = 0.0
+        """Those of them before the job was admitted first."""
+        self._is_queued = True
         self._began = submitted
         self._told_threads = False
         self._never_fits = NeverFitsWatch(where, clock)
@@ -231,6 +234,9 @@ class FollowSession:
     def _progressed(self, progress: Progress) -> None:
         self._silence.progressed(progress, self._clock.monotonic())
         self._show_progress()
+        if self._is_queued and progress.state != WAITING:
+            self._is_queued = False
+            self.waited = self._clock.monotonic() - self._began
         if progress.is_final and not self.seconds:
             self.seconds = self._clock.monotonic() - self._began
         self._never_fits.progressed(progress)

@@ -115,6 +115,7 @@ def finished_job(attended: FollowSession) -> FinishedJob:
     return FinishedJob(
         progress=attended.follower.progress,
         seconds=attended.seconds,
+        waited=attended.waited,
         run_seconds={run.replica: run.seconds for run in runs if run.seconds is not None},
         first_failure=job.status.first_failure,
         deciding_replicas=deciding_replicas(job),

@@ -31,6 +31,8 @@ from tarragon.job.tracebacks import short_line
 LAST_LINES = 20
 MAX_ROWS = 16
 """If the job has more replicas than this, those that ended alike share a row in the table of exit codes."""
+NOTABLE_WAIT = 5.0
+"""Seconds. A job that waited for less before it was admitted is said to have run for the whole time."""
 SUSPICIOUSLY_SHORT = 30.0
 """Seconds. A job that succeeds in less time without any output has probably not trained."""
 
@@ -39,13 +41,15 @@ SUSPICIOUSLY_SHORT = 30.0
 class FinishedJob:
     """What is known of a finished job.
 
-    `seconds` is the seconds for which the job was followed to its end, `run_seconds` those of each replica's last run,
-    if known. `tails` has the last log lines of each replica whose log was read, `line_counts` their number of lines.
-    `deciding_replicas` are the replicas that decide the job's result. `environments` are those in which they ran.
+    `seconds` is the seconds for which the job was followed to its end, `waited` those of them before it was admitted,
+    `run_seconds` those of each replica's last run, if known. `tails` has the last log lines of each replica whose log
+    was read, `line_counts` their number of lines. `deciding_replicas` are the replicas that decide the job's result.
+    `environments` are those in which they ran.
     """
 
     progress: Progress
     seconds: float
+    waited: float = 0.0
     run_seconds: Mapping[Replica, float] = field(default_factory=dict)
     first_failure: FirstFailure | None = None
     deciding_replicas: Sequence[Replica] = ()
@@ -76,11 +80,18 @@ def success_report(end: FinishedJob, paint: Paint) -> Iterator[str]:
     lines = [line for replica in end.deciding_replicas for line in end.tails.get(replica, ())]
     found = final_metrics(lines) or reported_metrics(_reported(end))
     metrics = "".join(f"  {name} {value}" for name, value in found)
-    yield f"{paint('Succeeded', STATES['Succeeded'])}  {end.progress.key.name} in {duration_text(end.seconds)}{metrics}"
+    yield f"{paint('Succeeded', STATES['Succeeded'])}  {end.progress.key.name} in {_time(end)}{metrics}"
     seconds = silent_seconds(end)
     if seconds is not None:
         who = end.deciding_replicas[0] if len(end.deciding_replicas) == 1 else "every replica"
         yield f"{paint('warning', 'yellow')}: {who} ended after {duration_text(seconds)} with no output; did it train?"
+
+
+def _time(end: FinishedJob) -> str:
+    """`14.2 s`, or `14.2 s, after waiting 27.0 s` if the job waited notably."""
+    if end.waited < NOTABLE_WAIT:
+        return duration_text(end.seconds)
+    return f"{duration_text(end.seconds - end.waited)}, after waiting {duration_text(end.waited)}"
 
 
 def silent_seconds(end: FinishedJob) -> float | None:
