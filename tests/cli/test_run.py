@@ -212,6 +212,28 @@ def test_more_memory_than_there_is_can_never_be_had(shell: Shell) -> None:
     assert "--cpu-only" not in ended.err
 
 
+def test_of_a_job_that_can_never_start_only_the_error_is_printed(shell: Shell) -> None:
+    shell("kubeconfig")  # so that a cluster runs
+    wants = {"limits": {"memory": "900Ti"}}
+
+    ended = shell("run", shell.file("job.yaml", worker("digits", "print(1)", resources=wants)))
+
+    error, deleted = ended.err.splitlines()
+    assert error.startswith("Error: tfjob/digits can never start here: no node is large enough for one worker: ")
+    assert deleted == "  The job is deleted: nothing waits on this machine."
+
+
+def test_notes_of_a_job_that_requests_something_come_before_its_progress(shell: Shell) -> None:
+    wants = {"requests": {"memory": "1Mi"}}
+
+    ended = shell("run", shell.file("job.yaml", worker("digits", "print(1)", resources=wants)))
+
+    assert ended.code == 0
+    assert re.search(
+        r"^tfjob/digits created in default on local.*worker-0: Running$", ended.err, re.MULTILINE | re.DOTALL
+    )
+
+
 def test_a_job_that_was_submitted_waits_even_if_it_can_never_start_here(shell: Shell) -> None:
     wants = {"limits": {"nvidia.com/gpu": 1}}
     name = shell.file("job.yaml", worker("digits", "print('trained')", resources=wants))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 
 from tarragon.base.clock import Clock
-from tarragon.cli.follow.never_fits import NeverFitsWatch
+from tarragon.cli.follow.never_fits import DECISION_SECONDS, NeverFitsWatch
 from tarragon.cli.follow.printed_progress import PrintedProgress
 from tarragon.cli.follow.progress_output import OutputStreams, progress_output_for
 from tarragon.cli.follow.remaining_pods import RemainingPods
@@ -22,6 +22,7 @@ from tarragon.cli.jobview.log_book import ContainerRun
 from tarragon.cli.jobview.log_listener import DRAIN_TIMEOUT, LogStreamer
 from tarragon.cli.jobview.progress import WAITING, Progress
 from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.options.notes import print_notes
 from tarragon.cli.output.interrupts import SignalHandler, handled_signals, is_lost_terminal
 from tarragon.cli.output.terminal import Terminal
 from tarragon.cli.targets.ending import delete_job, kill_job, longest_grace, wait_until_pods_gone
@@ -32,6 +33,7 @@ from tarragon.client.errors import ApiError
 from tarragon.client.port import Client
 from tarragon.job.model import Replica
 from tarragon.localcluster.kubelet.node.machine import available_cpus
+from tarragon.scheduling.api.decision import NEVER_FITS
 
 REDRAW_PERIOD = 0.1
 """Seconds between two redraws: fast enough to look live, slow enough to use little CPU."""
@@ -90,18 +92,39 @@ class FollowSession:
         self._began = submitted
         self._told_threads = False
         self._never_fits = NeverFitsWatch(where, clock)
+        self._held: list[str] = []
 
     def end_remaining_pods(self) -> None:
         """Once the job is finished, ends the replicas that still run."""
         self.remaining = RemainingPods(self._clock, self._output.show_note)
         self.follower.after_end = self.remaining.end
 
+    def hold_back(self, notes: Sequence[str]) -> None:
+        """Holds these notes and the progress back until the scheduler has decided about the job.
+
+        Of a job that can never start, neither is shown: its error says all.
+        """
+        self._held = list(notes)
+
     async def run(self, limit: float | None) -> FollowEnd:
         """Follows the job for at most `limit` seconds. When it returns, the screen is no longer redrawn."""
         try:
             return await self._watch(limit)
         finally:
+            if not self._never_fits.noticed.done():
+                self._release()
             self._output.close()
+
+    def _release(self) -> None:
+        print_notes(self._held)
+        self._held = []
+
+    def _may_never_start(self) -> bool:
+        """Whether the scheduler has found so, or has not decided yet and soon will."""
+        progress = self.follower.progress
+        if progress.wait is not None:
+            return progress.wait.code == NEVER_FITS
+        return progress.state == WAITING and self._clock.monotonic() - self._began < DECISION_SECONDS
 
     async def _watch(self, limit: float | None) -> FollowEnd:
         with handled_signals() as signals:
@@ -206,7 +229,7 @@ class FollowSession:
 
     async def _tick(self) -> None:
         while True:
-            if self._printed.has_news:
+            if self._printed.has_news or self._held:
                 self._show_progress()
             if note := self._silence.note(self._clock.monotonic(), self._why_command):
                 self._output.show_note(note)
@@ -228,6 +251,9 @@ class FollowSession:
         self._silence.printed(replica, [text], self._clock.monotonic())
 
     def _show_progress(self) -> None:
+        if self._held and self._may_never_start():
+            return
+        self._release()
         follower = self.follower
         self._output.show_progress(self._printed.applied_to(follower.progress, follower.job.status.work))
 

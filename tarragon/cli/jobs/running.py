@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.cli.jobs.node_notes import configured_nodes, node_notes
 from tarragon.cli.jobview.jobs import ClusterJob
-from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.jobview.target import ClusterTarget, Notify
 from tarragon.cli.manifest.loading import LoadedJob
 from tarragon.cli.manifest.submission import BeforeReplacing, Submitter, allow_replacing
-from tarragon.cli.options.notes import print_note
+from tarragon.cli.options.notes import print_note, print_notes
 from tarragon.cli.output.style import painter
 from tarragon.cli.output.terminal import Terminal
 from tarragon.cli.targets.ending import delete_job
@@ -20,15 +20,12 @@ async def submit_job(
     target: ClusterTarget,
     loaded: LoadedJob,
     clock: Clock,
+    note: Notify = print_note,
     *,
     is_once: bool = False,
     before_replacing: BeforeReplacing = allow_replacing,
 ) -> ClusterJob:
-    """Submit the job and the objects it needs, print notes on stderr, and return the job as stored."""
-
-    def note(text: str) -> None:
-        print_note(text)
-
+    """Submit the job and the objects it needs, report notes, and return the job as stored."""
     for text in loaded.notes:
         note(text)
     wanted_nodes = configured_nodes() if target.is_local else ""
@@ -46,13 +43,17 @@ async def submit_detached(target: ClusterTarget, loaded: LoadedJob, clock: Clock
     job = await submit_job(target, loaded, clock, is_once=True)
     if not target.is_local:
         return job  # a cluster may get more nodes
-    from tarragon.cli.manifest.sizing import requests_resources, training_jobs
-
-    if requests_resources(training_jobs([loaded])):
+    if _requests_resources(loaded):
         from tarragon.cli.follow.never_fits import never_fits_warning
 
         print_note(await never_fits_warning(target, job, clock))
     return job
+
+
+def _requests_resources(loaded: LoadedJob) -> bool:
+    from tarragon.cli.manifest.sizing import requests_resources, training_jobs
+
+    return requests_resources(training_jobs([loaded]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +74,24 @@ class RunOptions:
 async def run_attached(target: ClusterTarget, terminal: Terminal, loaded: LoadedJob, wanted: RunOptions) -> int:
     """Submit and follow the job, and return the exit code."""
     clock = SystemClock()
-    job = await submit_job(target, loaded, clock, is_once=wanted.is_once, before_replacing=wanted.before_replacing)
+    held: list[str] = []
+    # Of a job that can never start, and is deleted at once, only the error is of use.
+    note = held.append if wanted.deletes_unplaceable and _requests_resources(loaded) else print_note
+    job = None
+    try:
+        job = await submit_job(
+            target, loaded, clock, note, is_once=wanted.is_once, before_replacing=wanted.before_replacing
+        )
+    finally:
+        if job is None:
+            print_notes(held)
     submitted = clock.monotonic()
     # Imported while the cluster starts the job.
     from tarragon.cli.follow.attending import FollowEnd, FollowSession
     from tarragon.cli.follow.verdict import report_outcome
 
     attendance = FollowSession(job, target, terminal, clock, submitted)
+    attendance.hold_back(held)
     if wanted.ends_pods:
         attendance.end_remaining_pods()
     how = await attendance.run(wanted.limit)

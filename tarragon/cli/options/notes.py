@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import click
 
 from tarragon.base.escaping import escaped_line
@@ -19,6 +21,11 @@ def print_note(text: str) -> None:
     """Prints a note on stderr, unless the command is quiet."""
     if text and not is_quiet():
         print_message(text)
+
+
+def print_notes(texts: Iterable[str]) -> None:
+    for text in texts:
+        print_note(text)
 
 
 def print_warning(text: str) -> None:
