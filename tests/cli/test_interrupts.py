@@ -17,6 +17,7 @@ from tarragon.base.clock import FakeClock
 from tarragon.cli.follow import attending
 from tarragon.cli.follow.attending import KILL_TIMEOUT, FollowEnd, FollowSession
 from tarragon.cli.jobview.jobs import find_job
+from tarragon.cli.jobview.target import CommandPrefix
 from tarragon.cli.output.interrupts import SignalHandler
 from tarragon.cli.output.terminal import Terminal
 from tarragon.client.port import Client
@@ -44,6 +45,7 @@ class Here:
 
     is_local = True
     nodes_folder = None
+    command_prefix = CommandPrefix("tarragon", "default")
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
