@@ -295,7 +295,14 @@ def test_a_log_that_never_says_done_has_the_numbers_that_it_said_last() -> None:
 
     assert final_metrics(["step 5 accuracy=0.5", bar, "bye"]) == [("accuracy", "0.9"), ("loss", "0.3")]
     assert final_metrics(["step 3 of 3, loss 0.033", "bye"]) == [("loss", "0.033")]
-    assert final_metrics(["step 5", "the loss of 3 files", "bye"]) == []
+    assert final_metrics(["loss 0.1 accuracy 0.9"]) == [("accuracy", "0.9"), ("loss", "0.1")]
+
+
+@pytest.mark.parametrize(
+    "line", ["step 5", "the loss of 3 files", "loss 3 of 5", "no loss 5 times", "loss 2023-01-02", "accuracy 3/4"]
+)
+def test_other_numbers_behind_these_words_are_no_metrics(line: str) -> None:
+    assert final_metrics([line, "bye"]) == []
 
 
 def test_a_misspelled_module_is_not_handed_to_pip() -> None:

@@ -263,6 +263,9 @@ def test_logs_choose_replicas_lines_and_times(shell: Shell) -> None:
     assert (both.code, none.code) == (102, 102)
     assert "say which: --replica ps-0 or --replica worker-0" in both.err
     assert "the replicas are ps-0, worker-0 and worker-1" in none.err
+    of_type = shell("logs", "digits", "--replica", "9" * 5000, "--type", "ps")
+    assert (of_type.code, len(of_type.err) < 200) == (102, True)
+    assert "no replica among those of type ps has the index 999" in of_type.err
     assert shell("logs", "digits", "--type", "ps", "--no-prefix", "--grep", "^one$", "--tail", "1").out == "one\n"
     assert shell("logs", "digits", "--grep", "(").code == 2
     before = shell("logs", "digits", "--previous")
@@ -301,8 +304,8 @@ def test_the_run_before_a_restart_can_be_read(shell: Shell) -> None:
 
 
 def test_the_logs_of_earlier_jobs_of_a_name_can_be_read(shell: Shell) -> None:
-    for word in ("first", "second", "third"):
-        shell("run", shell.file("job.yaml", worker("digits", f"print('{word}')")))
+    for word, replicas in (("first", 2), ("second", 1), ("third", 1)):
+        shell("run", shell.file("job.yaml", worker("digits", f"print('{word}')", replicas=replicas)))
 
     newest = shell("logs", "digits")
 
@@ -311,8 +314,9 @@ def test_the_logs_of_earlier_jobs_of_a_name_can_be_read(shell: Shell) -> None:
     with Tty(shell.command("logs", "digits"), shell.folder, shell.environment()) as tty:
         assert tty.ended() == 0
         assert "2 earlier runs of digits are kept: `--run 1` shows the oldest" in tty.text
-    assert shell("logs", "digits", "--run", "1").out == "[worker-0] first\n"
+    assert shell("logs", "digits", "--run", "1", "--replica", "worker-0").out == "[worker-0] first\n"
     assert shell("logs", "digits", "--run", "-2").out == "[worker-0] second\n"
+    assert shell("logs", "digits", "--run", "1", "--replica", "1").out == "[worker-1] first\n"
     shell("delete", "digits")
     assert shell("logs", "digits", "--run", "-1").out == "[worker-0] third\n"
     too_far = shell("logs", "digits", "--run", "4")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 
 from tarragon.cli.jobview.jobs import ClusterJob
-from tarragon.cli.jobview.rows import header, job_row
+from tarragon.cli.jobview.rows import brief_reason, header, job_row
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.frameworks.tensorflow.dialects import mlkube
@@ -204,3 +204,9 @@ def test_the_reason_of_a_suspended_job_does_not_repeat_its_state() -> None:
     )
 
     assert cell(a_job(JobStatus(phase=Phase.SUSPENDED, conditions=(said,))), "PROGRESS OR REASON") == ""
+
+
+def test_a_reason_that_is_cut_begins_with_the_exception_and_reads_on() -> None:
+    assert brief_reason("worker-0: exit code 1: ValueError: no") == "worker-0: ValueError: no"
+    assert brief_reason("worker-0 failed with exit code 1: ValueError: no") == "worker-0 failed: ValueError: no"
+    assert brief_reason("worker-0: exit code 3: ValueError: no") == "worker-0: exit code 3: ValueError: no"

@@ -132,7 +132,8 @@ def fit_wide_table(rows: Sequence[Sequence[str]], width: int) -> Sequence[Sequen
 
 def brief_reason(text: str) -> str:
     """Returns the reason for a column that may cut it: without exit code 1, which an exception behind it implies."""
-    return text.replace(_ERROR_IN_PROGRAM, "", 1)
+    words, shorter = f" with {_ERROR_IN_PROGRAM}", ": "
+    return text.replace(words, shorter, 1) if words in text else text.replace(_ERROR_IN_PROGRAM, "", 1)
 
 
 def _with_brief_reasons(columns: Sequence[Sequence[str]], width: int) -> Sequence[Sequence[str]]:

@@ -9,10 +9,10 @@ from tarragon.cli.output.log_lines import last_state
 
 _DONE = re.compile(r"\bdone:", re.IGNORECASE)
 _PAIR = re.compile(
-    r"([A-Za-z_][\w./-]*)(?:\s*[=:]\s*|(?<=(?i:loss))\s+|(?<=(?i:accuracy))\s+)"
-    r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?%?)(?![\w.])"
+    r"(?P<name>[A-Za-z_][\w./-]*)(?:\s*[=:]\s*|(?P<gap>(?<=(?i:loss))\s+|(?<=(?i:accuracy))\s+))"
+    r"(?P<value>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?%?)(?![\w.])(?(gap)(?!\s*(?:[-/]\d|(?:of|times)\b)))"
 )
-"""`accuracy=0.9`, `loss: 0.3`, and `loss 0.3` as in the line that the documentation suggests."""
+"""`accuracy=0.9`, `loss: 0.3`, and `loss 0.3` as in the line that the documentation suggests, but not `loss 3 of 5`."""
 _FIRST = ("accuracy", "loss")
 _MOST = 3
 
@@ -24,18 +24,22 @@ def final_metrics(lines: Sequence[str]) -> list[tuple[str, str]]:
     """
     done = next((line for line in reversed(lines) if _DONE.search(line)), "")
     if done:
-        return _chosen(_PAIR.findall(_DONE.split(done, maxsplit=1)[-1]))
+        return _chosen(_pairs(_DONE.split(done, maxsplit=1)[-1]))
     return next((found for line in reversed(lines) if (found := metrics_of_line(last_state(line)))), [])
 
 
 def metrics_of_line(line: str) -> list[tuple[str, str]]:
     """Returns at most three accuracies and losses of a line."""
-    return reported_metrics(dict(_PAIR.findall(line)))
+    return reported_metrics(dict(_pairs(line)))
 
 
 def reported_metrics(metrics: Mapping[str, str]) -> list[tuple[str, str]]:
     """Returns at most three accuracies and losses that a program reported."""
     return _chosen((name, value) for name, value in metrics.items() if any(word in name.lower() for word in _FIRST))
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    return [(found["name"], found["value"]) for found in _PAIR.finditer(text)]
 
 
 def _chosen(found: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

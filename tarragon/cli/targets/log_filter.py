@@ -19,7 +19,11 @@ from tarragon.cli.output.words import count, joined
 from tarragon.cli.targets.stored_logs import LogLine
 from tarragon.client.port import LogOptions
 from tarragon.job.model import Replica
+from tarragon.job.tracebacks import short_line
 from tarragon.kube.codec import format_micro_time
+
+_SHOWN = 40
+"""Characters that are shown of an index that no replica has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +50,8 @@ class LogQuery:
     def among(self, replicas: Collection[Replica]) -> LogQuery:
         """Returns the query with names of replicas for bare numbers. Raises NoSuchJob if it is not clear which."""
         of_types = [each for each in replicas if not self.types or each.type.lower() in self.types]
-        return replace(self, replicas=frozenset(_replica_name(each, of_types) for each in self.replicas))
+        types = "" if not self.types else f" among those of type {joined(sorted(self.types))}"
+        return replace(self, replicas=frozenset(_replica_name(each, of_types, types) for each in self.replicas))
 
     def matches(self, said: LogLine) -> bool:
         return self.grep is None or self.grep.search(said.text) is not None
@@ -57,18 +62,21 @@ class LogQuery:
         return LogOptions(container=self.container, tail_lines=self.tail, since_seconds=seconds, previous=self.previous)
 
 
-def _replica_name(given: str, replicas: Sequence[Replica]) -> str:
-    """Returns the name of the replica with that index, or `given` if it is no number."""
+def _replica_name(given: str, replicas: Sequence[Replica], types: str) -> str:
+    """Returns the name of the replica with that index, or `given` if it is no number. `types` says which are meant."""
     if not (given.isascii() and given.isdecimal()):
         return given
-    found = sorted(str(each) for each in replicas if each.index == int(given))
+    index = given.lstrip("0") or "0"  # int() refuses thousands of digits
+    found = sorted(str(each) for each in replicas if str(each.index) == index)
     if len(found) == 1:
         return found[0]
     if found:
         remedy = " or ".join(f"--replica {name}" for name in found)
         raise NoSuchJob(f"{count(len(found), 'replica')} have the index {given}", remedy=f"say which: {remedy}")
     names = joined(sorted(map(str, replicas)))
-    raise NoSuchJob(f"no replica has the index {given}", why=f"the replicas are {names}" if names else "")
+    raise NoSuchJob(
+        f"no replica{types} has the index {short_line(given, _SHOWN)}", why=f"the replicas are {names}" if names else ""
+    )
 
 
 class LogPrinter:

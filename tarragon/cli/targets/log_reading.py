@@ -62,13 +62,16 @@ async def print_logs(settings: GlobalOptions, name: str, wanted: LogQuery, follo
                 raise NoSuchJob(error.summary, why=_GONE.format(target.name), remedy=error.remedy) from error
             LogPrinter(wanted, settings).print_stored(_kept_logs(target, name, wanted, error.remedy))
             return
+    if wanted.job_number is not None:
+        stored = jobs_of_name(target.nodes_folder, _name_of(job), job.key.namespace)
+        runs = _runs_of_number(stored, job.key, wanted.job_number)
+        wanted = wanted.among({run.replica for run in runs})
+        LogPrinter(wanted, settings).print_stored(_matching_lines(runs, wanted))
+        return
     runs = runs_of_job(target.nodes_folder, job)
     wanted = wanted.among(_replicas_of(job, runs))
     printer = LogPrinter(wanted, settings)
-    if wanted.job_number is not None:
-        stored = jobs_of_name(target.nodes_folder, _name_of(job), job.key.namespace)
-        printer.print_stored(_matching_lines(_runs_of_number(stored, job.key, wanted.job_number), wanted))
-    elif following is not None and not job.status.phase.is_final:
+    if following is not None and not job.status.phase.is_final:
         await _follow(target, job, following, wanted, printer)
     elif target.nodes_folder is None:
         async with target.watching() as cluster:
