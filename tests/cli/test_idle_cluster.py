@@ -73,7 +73,7 @@ async def test_the_tensorboard_of_an_ended_job_is_not_left_over(tmp_path: Path) 
 @pytest.mark.timeout(120)
 def test_an_idle_cluster_stops_with_what_an_ended_job_left_running(shell: Shell) -> None:
     server = subprocess.Popen(
-        [sys.executable, "-P", "-c", UP_UNTIL_TOLD, "up", "--background"],
+        [sys.executable, "-P", "-c", UP_UNTIL_TOLD, "up", "--stop-when-idle"],
         cwd=shell.folder,
         env=shell.environment(),
         stdout=subprocess.PIPE,

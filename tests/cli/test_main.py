@@ -245,6 +245,14 @@ def test_a_misspelled_option_is_told_the_nearest(shell: Shell) -> None:
     assert "--follow" in ended.err.splitlines()[-1]
 
 
+@pytest.mark.parametrize("flag", ["-d", "--detach", "--background"])
+def test_who_wants_a_cluster_in_the_background_is_told_what_starts_one(shell: Shell, flag: str) -> None:
+    ended = shell("up", flag)
+
+    assert ended.code == 2
+    assert f"no such option: {flag}; every other command starts the cluster in the background" in ended.err
+
+
 def test_every_flag_has_a_variable(shell: Shell) -> None:
     result = replace(shell, variables={"TARRAGON_CONTEXT": "prod", "KUBECONFIG": "none"})("list")
     as_json = replace(shell, variables={"TARRAGON_VERSION_OUTPUT": "json"})("version")

@@ -77,7 +77,7 @@ async def test_up_without_an_operator_says_nothing_of_the_one_before(tmp_path: P
             await CLOCK.sleep(0.05)
 
     def up(*words: str) -> Launch:
-        command = (sys.executable, "-m", "tarragon", "up", "--background", *words)
+        command = (sys.executable, "-m", "tarragon", "up", "--stop-when-idle", *words)
         return Launch(command=command, environment=os.environ, start_timeout=60)
 
     async with a_home(tmp_path) as home:

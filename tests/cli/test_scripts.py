@@ -506,7 +506,7 @@ def test_init_sets_what_run_would_set_and_says_why(shell: Shell) -> None:
 
 def test_init_finds_the_script_and_overwrites_nothing(shell: Shell) -> None:
     none = shell("init")
-    shell.file("some.py", "")
+    shell.file("some.py", "import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()\n")
     assert shell("init").code == 0
     again = shell("init")
     shell.file("other.py", "")
@@ -518,7 +518,7 @@ def test_init_finds_the_script_and_overwrites_nothing(shell: Shell) -> None:
     assert "has no script (.py, .sh)" in none.err
     assert "has other.py, some.py" in several.err
     assert again.code == 1
-    assert "job.yaml already exists" in again.err
+    assert again.err.startswith("Error: job.yaml already exists")
     assert '"main.py"]' in usual.out
     assert shell("init", "some.py", "--force").code == 0
     assert shell("init", "some.py", "--cpu", "2x", "--force").code == 2

@@ -57,7 +57,10 @@ FAULTS = [
     ),
     ("a: \x00", ["line 1: has a character that YAML does not allow; is it a binary file?"]),
     ("- a\n- b", ["line 1: must be a Kubernetes object, not a list"]),
-    ("just words", ['line 1: must be a Kubernetes object, not the text "just words"']),
+    (
+        "just words",
+        ['line 1: must be a Kubernetes object, not the text "just words"; a script\'s name ends in .py or .sh'],
+    ),
     (f"{CONFIG_MAP}metadata: {{name: other}}\n", ["line 4: duplicate key metadata, first used in line 3"]),
     (f"{CONFIG_MAP}data: !python/object {{}}\n", ["line 4: unsupported tag !python/object; remove it"]),
     (

@@ -47,12 +47,13 @@ def command(ctx: click.Context, *, script: str | None, target: str, overwrites: 
     job = with_environment(job, needs.variables, made.framework.main_container)
     text = commented_yaml(job, {**made.support.comments, **_variable_comments(job, needs)}) + "\n"
     _require_valid(name, text)
+    if target != "-":
+        _write(Path(target), text, overwrites=overwrites)
     for note in (*made.notes, *needs.notes):
         click.echo(note, err=True)
     if target == "-":
         click.echo(text, nl=False)
         return 0
-    _write(Path(target), text, overwrites=overwrites)
     program = ctx.ensure_object(GlobalOptions).program
     click.echo(f"{target} written; now: {program} run {target}", err=True)
     return 0

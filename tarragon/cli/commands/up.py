@@ -36,7 +36,24 @@ IDLE_SECONDS = 600.0
 """A cluster in the background stops after this long without running pods and client requests."""
 
 
-@click.command("up", cls=TarragonCommand)
+_IN_BACKGROUND = frozenset({"-d", "--detach", "--background", "--daemon"})
+"""How other tools spell that a server is to run in the background."""
+
+
+class UpCommand(TarragonCommand):
+    """Says how the cluster is started in the background, to those who look for an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name not in _IN_BACKGROUND:
+                raise
+            hint = "every other command starts the cluster in the background, `tarragon kubeconfig` does nothing else"
+            raise click.UsageError(f"no such option: {error.option_name}; {hint}", ctx) from error
+
+
+@click.command("up", cls=UpCommand)
 @click.option(
     "--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="also write the kubeconfig to this file"
 )
@@ -55,7 +72,7 @@ IDLE_SECONDS = 600.0
 @scheduling_options
 @logs_option
 @process_environment.accelerators_option
-@click.option("--background", is_flag=True, hidden=True, help="used by other commands to start the cluster")
+@click.option("--stop-when-idle", is_flag=True, hidden=True, help="used by other commands to start the cluster")
 @click.pass_obj
 def command(
     settings: GlobalOptions,
@@ -67,11 +84,12 @@ def command(
     scheduling: SchedulingOptions,
     logs_of_jobs: str,
     config_file: Path | None,
-    background: bool,
+    stop_when_idle: bool,
 ) -> None:
     """Run the local cluster until Ctrl-C. Its jobs keep running, and the next start adopts them.
 
-    Prints one line with `ready` and the kubeconfig once it serves. Without --node it has one node, this machine,
+    Other commands start it in the background if it does not run. Prints one line with `ready` and the kubeconfig once
+    it serves. Without --node it has one node, this machine,
     on which CPU requests are relative shares; on nodes given with --node they reserve CPUs.
     """
     from tarragon.cli.targets.extras import LOCAL, require_extra
@@ -89,7 +107,7 @@ def command(
         home=embedded_home(),
         nodes=node_settings(nodes, embedded_home()),
         port=port,
-        idle_seconds=IDLE_SECONDS if background else None,
+        idle_seconds=IDLE_SECONDS if stop_when_idle else None,
         left_over=_is_left_over,
         kubeconfig=kubeconfig,
         prepare=prepare_without_operator if without_operator else prepare_embedded,
@@ -100,7 +118,7 @@ def command(
         scheduling.rules()  # a file with mistakes is reported before anything starts
     load = partial(_operator_options, scheduling, logs_of_jobs, accelerators, embedded_home())
     companions = [] if without_operator else [partial(_run_operator, clock=clock, load=load)]
-    process_environment.configure_logging(settings, "json" if background else "text")
+    process_environment.configure_logging(settings, "json" if stop_when_idle else "text")
     asyncio.run(serve(wanted, clock, companions, partial(_ready, kubeconfig or embedded_home().kubeconfig)))
 
 

@@ -32,7 +32,7 @@ _UNFINISHED = "/api/v1/pods?limit=1&fieldSelector=status.phase!=Succeeded,status
 
 def _default_command() -> Sequence[str]:
     # -P: files in the user's working directory must not shadow our modules.
-    return (sys.executable, "-P", "-m", "tarragon", "up", "--background")
+    return (sys.executable, "-P", "-m", "tarragon", "up", "--stop-when-idle")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,7 +94,8 @@ def _documents_of(source: YamlDocument, problems: list[Problem]) -> Iterator[Man
 def _document_of(source: YamlDocument, value: Json, root: str, problems: list[Problem]) -> Iterator[ManifestObject]:
     if not isinstance(value, dict):
         message = f"must be a Kubernetes object, not {describe_value(value)}"
-        problems.append(Problem("", message, line=source.line_of(root)))
+        remedy = "a script's name ends in .py or .sh" if isinstance(value, str) and not root else ""
+        problems.append(Problem("", message, remedy, line=source.line_of(root)))
         return
     framework = framework_of(value.get("apiVersion"), value.get("kind"))
     document = ManifestObject(manifest=value, source=source, path=root)
