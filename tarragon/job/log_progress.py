@@ -24,6 +24,10 @@ class LogProgress:
     steps_are_of_bar: bool = False
     epochs_are_named_at_end: bool = False
     """Whether a line that names an epoch is behind its steps, also one without a loss."""
+    may_begin_below_epoch: bool = False
+    """Whether a first epoch without a loss may be a title, and the steps before it those of other work."""
+    with_first_steps: LogProgress | None = None
+    """What the log says if these were not of other work, as it seems: in lines of their own, they go on."""
     laps: int = 0
     """How often everything that seems to be the training was done and has begun anew."""
     has_unknown_end: bool = False
@@ -125,6 +129,7 @@ def _behind_steps(state: LogProgress, epoch: Count, *, is_over: bool) -> LogProg
         epoch=epoch,
         is_epoch_over=is_over or is_at_end,
         epochs_are_named_at_end=is_at_end,
+        may_begin_below_epoch=is_at_end and not is_over,
         laps=0,
         has_unknown_end=False,
     )
@@ -146,12 +151,45 @@ def _without_steps(state: LogProgress) -> LogProgress:
 def _with_steps(state: LogProgress, line: ProgressLine, steps: Count) -> LogProgress:
     if steps.total is None:
         return state if _has_total(state) else replace(state, steps=steps)
-    if state.epoch is None:
+    epoch = state.epoch
+    if epoch is None:
         return _of_training(state, steps)
+    if _are_first_of_training(state, steps, epoch):
+        state = _begun_below_epoch(state)
+    elif state.with_first_steps is not None and _go_on(state.with_first_steps, line, epoch):
+        state = replace(state.with_first_steps, may_begin_below_epoch=False, metrics=state.metrics)
     if line.is_bar or line.epoch is not None:
         return _of_epoch(state, steps)
-    begun = _in_next_epoch(state, steps, state.epoch)
-    return _of_either(begun, steps, begun.epoch or state.epoch)
+    begun = _in_next_epoch(state, steps, epoch)
+    return _of_either(begun, steps, begun.epoch or epoch)
+
+
+def _are_first_of_training(state: LogProgress, steps: Count, epoch: Count) -> bool:
+    """Whether other work was counted before the first epoch: steps with another total follow what was its title.
+
+    A validation looks the same until the steps go on, unless the epoch was named with its loss.
+    """
+    is_of_other = state.steps is not None and state.steps.total != steps.total
+    return state.may_begin_below_epoch and epoch.done == 1 and is_of_other
+
+
+def _go_on(before: LogProgress, line: ProgressLine, epoch: Count) -> bool:
+    """Whether the line counts on, in the first epoch, what was counted before it."""
+    is_same = before.steps is not None and line.steps is not None and before.steps.total == line.steps.total
+    return is_same and not line.is_bar and line.epoch is None and epoch.done == 1
+
+
+def _begun_below_epoch(state: LogProgress) -> LogProgress:
+    """Return the state as if nothing had been counted before the line that named the first epoch."""
+    return replace(
+        state,
+        steps=None,
+        steps_are_of_epoch=None,
+        is_epoch_over=False,
+        epochs_are_named_at_end=False,
+        may_begin_below_epoch=False,
+        with_first_steps=state,
+    )
 
 
 def _in_next_epoch(state: LogProgress, steps: Count, epoch: Count) -> LogProgress:

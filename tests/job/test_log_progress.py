@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import process_time
 
@@ -335,6 +335,76 @@ def test_a_bar_before_the_first_epoch_may_be_anything() -> None:
 
 def test_an_epoch_named_in_a_log_that_is_read_from_its_middle_has_only_begun() -> None:
     assert amounts(["step 9/10", "step 10/10", "Epoch 3/3"])[-1] == "step 20/30 (66 %)"
+
+
+def bars_of_keras(steps: int, epochs: int) -> list[str]:
+    bars = [f"{step}/{steps} ━━━━━━━━ 0s 31ms/step - loss: 0.3" for step in range(1, steps + 1)]
+    return [line for epoch in range(1, epochs + 1) for line in (f"Epoch {epoch}/{epochs}", *bars)]
+
+
+def lines_below_epochs(steps: int, epochs: int) -> list[str]:
+    lines = [f"step {step}/{steps}" for step in range(1, steps + 1)]
+    return [line for epoch in range(1, epochs + 1) for line in (f"Epoch {epoch}/{epochs}", *lines)]
+
+
+@pytest.mark.parametrize("early", [("step 1/5", "step 5/5"), ("1/5", "2/5", "5/5"), ("step 1/5", "step 2/5")])
+@pytest.mark.parametrize("epochs", [1, 2, 3])
+def test_steps_before_the_first_epoch_do_not_stand_for_bars_of_another_total(early: Sequence[str], epochs: int) -> None:
+    states = [line for line in amounts([*early, *bars_of_keras(4, epochs)])[len(early) + 1 :] if line]
+
+    assert [*dict.fromkeys(states)] == [
+        f"step {step}/{4 * epochs} ({100 * step // (4 * epochs)} %)" for step in range(1, 4 * epochs + 1)
+    ]
+
+
+def test_steps_before_the_first_epoch_do_not_stand_for_lines_of_another_total() -> None:
+    assert amounts(["step 1/5", "step 5/5", *lines_below_epochs(4, 2)]) == [
+        "step 1/5 (20 %)",
+        "step 5/5 (100 %)",
+        "step 5/10 (50 %)",
+        "0/2 epochs (0 %)",
+        "0/2 epochs (0 %)",
+        "step 3/8 (37 %)",
+        "step 4/8 (50 %)",
+        "step 4/8 (50 %)",
+        "step 5/8 (62 %)",
+        "step 6/8 (75 %)",
+        "step 7/8 (87 %)",
+        "step 8/8 (100 %)",
+    ]
+
+
+def test_steps_before_the_first_epoch_that_go_on_behind_it_are_those_of_the_training() -> None:
+    validation = "4/4 ━━━━━━━━ 0s 3ms/step - loss: 0.4"
+    lines = [line for epoch in (1, 2, 3) for line in ("step 5/10", "step 10/10", f"epoch {epoch}/3", validation)]
+
+    assert amounts(lines)[3:] == [
+        "step 4/12 (33 %)",
+        *("step 15/30 (50 %)", "step 20/30 (66 %)", "step 20/30 (66 %)", "step 20/30 (66 %)"),
+        *("step 25/30 (83 %)", "step 30/30 (100 %)", "step 30/30 (100 %)", "step 30/30 (100 %)"),
+    ]
+
+
+def test_a_validation_behind_an_epoch_that_named_its_loss_does_not_replace_the_steps() -> None:
+    lines = ["step 10/10", "epoch 1/3 loss=0.3", "4/4 ━━━━━━━━ 0s 3ms/step - loss: 0.4", "step 1/10"]
+
+    assert amounts(lines)[1:] == ["step 10/30 (33 %)", "step 10/30 (33 %)", "step 11/30 (36 %)"]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["step {}/{}", "{}/{}"]), st.integers(1, 5), st.sampled_from([5, 12]))),
+    st.sampled_from([bars_of_keras, lines_below_epochs]),
+    st.integers(1, 3),
+    st.data(),
+)
+def test_steps_before_the_first_epoch_change_nothing_once_others_are_counted(
+    early: list[tuple[str, int, int]], log: Callable[[int, int], list[str]], epochs: int, data: st.DataObject
+) -> None:
+    lines = log(4, epochs)
+    read = data.draw(st.integers(2, len(lines)))
+    before = [line.format(done, total) for line, done, total in early]
+
+    assert amount(*before, *lines[:read]) == amount(*lines[:read])
 
 
 @given(
