@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import datetime as dt
+from itertools import pairwise, zip_longest
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tarragon.cli.output.style import colored, without_colors
 from tarragon.cli.output.words import age, count, duration_text, joined, span, table
-from tarragon.cli.output.wrapping import wrap_prose, wrapped_table
+from tarragon.cli.output.wrapping import wrap_lines, wrap_prose, wrapped_table
 
 
 @pytest.mark.parametrize(
@@ -104,6 +107,60 @@ def test_prose_in_colour_continues_in_it() -> None:
 
 def test_quoted_output_keeps_its_margin_in_every_row() -> None:
     assert list(wrap_prose("  │ x = 1    # one two", 18)) == ["  │ x = 1    # one", "  │   two"]
+
+
+def test_rows_of_quoted_output_keep_its_indentation() -> None:
+    assert list(wrap_prose("  │     x = one, two", 17)) == ["  │     x = one,", "  │       two"]
+    assert list(wrap_prose("  │     /data/very/long/path", 17)) == ["  │     /data/very/long/path"]
+    assert list(wrap_prose(f"  │ {' ' * 12}one two", 17)) == [f"  │ {' ' * 12}one", "  │   two"]
+
+
+def test_no_row_is_blank() -> None:
+    assert list(wrap_prose("one two ", 7)) == ["one two"]
+    assert list(wrap_prose(colored("one two ", "red"), 7)) == [colored("one two ", "red")]
+    assert list(wrap_prose("one  two", 4)) == ["one", "    two"]
+    assert list(wrap_prose(colored("  onetwo three", "red"), 7)) == [
+        colored("  onetwo", "red"),
+        f"    {colored('three', 'red')}",
+    ]
+
+
+def test_the_marks_of_a_quoted_traceback_are_below_the_code_that_they_mark() -> None:
+    code = "  │     result = layer(inputs, weights) + bias"
+    marks = "  │              ~~~~~^^^^^^^^^^^^^^^^^"
+
+    assert list(wrap_lines([code, marks, "  │ ValueError: no"], 28)) == [
+        "  │     result =",
+        "  │       layer(inputs,",
+        "  │       ~~~~~^^^^^^^^",
+        "  │       weights) + bias",
+        "  │       ^^^^^^^^",
+        "  │ ValueError: no",
+    ]
+    assert list(wrap_lines([code, marks], 60)) == [code, marks]
+    assert list(wrap_lines([code], 28)) == list(wrap_prose(code, 28))
+    assert list(wrap_lines([code, "  │ ValueError"], 28)) == [*wrap_prose(code, 28), "  │ ValueError"]
+
+
+@given(
+    st.lists(st.text("ab  ,", min_size=1, max_size=9), min_size=1).map(" ".join).map(str.strip).filter(bool),
+    st.integers(0, 9),
+    st.integers(12, 40),
+)
+def test_each_mark_stays_below_its_character_and_no_row_is_blank(code: str, indent: int, width: int) -> None:
+    margin = "  │ " + " " * indent
+    marks = "".join("^" if character == "b" else " " for character in code).rstrip()
+    rows = list(wrap_lines([margin + code, *([margin + marks] if marks else [])], width))
+    marked = [
+        character
+        for above, below in pairwise(rows)
+        if "^" in below
+        for character, mark in zip_longest(above, below, fillvalue=" ")
+        if mark == "^"
+    ]
+
+    assert marked == ["b"] * code.count("b")
+    assert all(row.strip(" │") for row in rows)
 
 
 def test_messages_of_a_table_go_on_in_their_column_if_it_is_wide_enough() -> None:

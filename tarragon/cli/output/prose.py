@@ -9,7 +9,7 @@ from typing import TextIO
 import click
 
 from tarragon.cli.output.terminal import Sink, sink_of, size
-from tarragon.cli.output.wrapping import wrap_prose
+from tarragon.cli.output.wrapping import wrap_lines
 
 
 def width_of(stream: TextIO) -> int:
@@ -18,9 +18,7 @@ def width_of(stream: TextIO) -> int:
 
 
 def prose_rows(lines: Iterable[str], stream: TextIO) -> Iterator[str]:
-    width = width_of(stream)
-    for line in lines:
-        yield from wrap_prose(line, width)
+    return wrap_lines(lines, width_of(stream))
 
 
 def print_message(text: str) -> None:

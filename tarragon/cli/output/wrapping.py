@@ -7,7 +7,7 @@ breaks between words alone, and never in a command.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from tarragon.base.escaping import STYLE_ESCAPE, escaped
@@ -20,6 +20,8 @@ MIN_SENTENCES_WIDTH = 36
 """Characters of a table's last column in which sentences can be read."""
 _MARGIN = re.compile(rf" *(?:{ESCAPES.pattern})?│(?:{ESCAPES.pattern})? ")
 """Of quoted output, such as a traceback: continuation rows have it, too."""
+_MARKS = re.compile(r"[ ~]*\^[ ~^]*")
+"""The line by which Python shows what it means in the line of code above."""
 _PROGRAMS = r"(?:\S*/)?(?:tarragon|kubectl|helm|pip|uv|export|python[\d.]*)"
 _UNBREAKABLE = re.compile(rf"`[^`]+`|(?:(?<=[:;] )|(?<=^)|(?<=  )){_PROGRAMS} (?:\$\([^)]*\)|[^;,()`])+")
 """A command, in backquotes or behind a colon, up to the end of its clause: in two rows, it can't be copied."""
@@ -55,22 +57,54 @@ def wrap_prose(line: str, width: int, indent: str | None = None) -> Iterator[str
     """
     text = escaped(line.expandtabs(8))
     plain = without_colors(text)
-    if cell_width(plain) <= width or (indent is None and _is_row_of_table(plain)):
-        yield text
+    if cell_width(plain.rstrip()) <= width or (indent is None and _is_row_of_table(plain)):
+        yield text.rstrip()
         return
     head = _head(text)
-    below = _prose_indent(head) if indent is None else indent
-    row, color, start = head, "", cell_width(without_colors(head))
-    used = start
-    for word in _words(text[len(head) :]):
+    below = _prose_indent(head, width) if indent is None else indent
+    row, color, used = head, "", cell_width(without_colors(head))
+    is_begun = False
+    for word in _words(text[len(head) :].rstrip()):
         needed = cell_width(without_colors(word))
-        if used > start and used + needed > width:
+        if is_begun and needed and used + needed > width:
             yield row.rstrip().replace(_GLUE, " ") + (RESET if color else "")
-            row, start = below + color, cell_width(without_colors(below))
-            used = start
+            row, used = below + color, cell_width(without_colors(below))
         row, used = f"{row}{word} ", used + needed + 1
         color = _color_after(color, word)
+        is_begun = is_begun or needed > 0
     yield row.rstrip().replace(_GLUE, " ")
+
+
+def wrap_lines(lines: Iterable[str], width: int) -> Iterator[str]:
+    """Yields the rows of sentences and of quoted output. In a traceback, marks stay below the code that they mark."""
+    code = ""
+    for line in lines:
+        if code and _MARKS.fullmatch(_quoted(line)):
+            yield from _marked(code, line, width)
+            code = ""
+            continue
+        if code:
+            yield from wrap_prose(code, width)
+        code = line if _MARGIN.match(line) and cell_width(without_colors(line).rstrip()) > width else ""
+        if not code:
+            yield from wrap_prose(line, width)
+    if code:
+        yield from wrap_prose(code, width)
+
+
+def _marked(code: str, marks: str, width: int) -> Iterator[str]:
+    """Yields the rows of quoted code, each above those of its marks that are not blank."""
+    margin = _margin(marks)
+    quoted, all_marks, at = _quoted(code), _quoted(marks), 0
+    for row in wrap_prose(code, width):
+        yield row
+        shown = _quoted(row)
+        text = shown.strip()
+        at = quoted.index(text, at)
+        own = all_marks[at : at + len(text)].rstrip()
+        at += len(text)
+        if own:
+            yield f"{margin}{' ' * (len(shown.rstrip()) - len(text))}{own}"
 
 
 def wrapped_table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
@@ -95,21 +129,37 @@ def _is_row_of_table(plain: str) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    return _UNBREAKABLE.sub(lambda found: found[0].rstrip().replace(" ", _GLUE) + _end_of(found[0]), text).split(" ")
+    return _UNBREAKABLE.sub(lambda found: _glued(found[0]), text).split(" ")
 
 
-def _end_of(text: str) -> str:
-    return " " if text.endswith(" ") else ""
+def _glued(text: str) -> str:
+    command = text.rstrip(" ")
+    return command.replace(" ", _GLUE) + text[len(command) :]
 
 
 def _head(text: str) -> str:
-    """Returns the margin of quoted output, else the spaces at the beginning."""
-    margin = _MARGIN.match(text)
-    return margin[0] if margin else text[: len(text) - len(text.lstrip(" "))]
+    """Returns the margin of quoted output, and the spaces at the beginning."""
+    margin = _margin(text)
+    rest = text[len(margin) :]
+    return margin + rest[: len(rest) - len(rest.lstrip(" "))]
 
 
-def _prose_indent(head: str) -> str:
-    return f"{head}  " if head.strip() else " " * max(len(INDENT), len(head) + 2)
+def _margin(text: str) -> str:
+    found = _MARGIN.match(text)
+    return found[0] if found else ""
+
+
+def _quoted(line: str) -> str:
+    """Returns what is behind the margin, as it is shown, without colours; nothing if there is no margin."""
+    margin = _margin(line)
+    return without_colors(escaped(line.expandtabs(8))[len(margin) :]) if margin else ""
+
+
+def _prose_indent(head: str, width: int) -> str:
+    margin = _margin(head)
+    if not margin:
+        return " " * max(len(INDENT), len(head) + 2)
+    return f"{head}  " if cell_width(without_colors(head)) <= width // 2 else f"{margin}  "
 
 
 def _color_after(color: str, word: str) -> str:
