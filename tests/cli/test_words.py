@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tarragon.cli.output.style import colored, without_colors
 from tarragon.cli.output.words import age, count, duration_text, joined, span, table
-from tarragon.cli.output.wrapping import wrap_lines, wrap_prose, wrapped_table
+from tarragon.cli.output.wrapping import UNBOUNDED, wrap_lines, wrap_prose, wrapped_table
 
 
 @pytest.mark.parametrize(
@@ -161,6 +161,13 @@ def test_each_mark_stays_below_its_character_and_no_row_is_blank(code: str, inde
 
     assert marked == ["b"] * code.count("b")
     assert all(row.strip(" │") for row in rows)
+
+
+def test_what_goes_to_a_pipe_stays_as_it_is() -> None:
+    lines = ["  │ \tx = 1 ", "one\ttwo"]
+
+    assert list(wrap_lines(lines, UNBOUNDED)) == lines
+    assert list(wrap_prose("one\ttwo", UNBOUNDED - 2, "    ")) == ["one\ttwo"]
 
 
 def test_messages_of_a_table_go_on_in_their_column_if_it_is_wide_enough() -> None:

@@ -25,7 +25,7 @@ from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.output.prose import width_of
 from tarragon.cli.output.style import STATES, Paint, painter, without_colors
 from tarragon.cli.output.words import age, duration_text, joined
-from tarragon.cli.output.wrapping import wrap_prose, wrapped_table
+from tarragon.cli.output.wrapping import UNBOUNDED, wrap_prose, wrapped_table
 from tarragon.cli.report.tensorboard import tensorboard_problems
 from tarragon.cli.targets.local_places import data_folders, service_addresses, tensorboard_address
 from tarragon.cli.targets.next_commands import command_line
@@ -58,7 +58,7 @@ async def describe(settings: GlobalOptions, name: str, form: str | None) -> None
     gone = frozenset(pod.metadata.uid for pod in pods.values()) if job.state == INTERRUPTED else frozenset()
     progress = progress_of(progress_input(job, pods, gone))
     paint = painter(colors=settings.terminal().colors_out)
-    width = sys.maxsize if form is not None else width_of(sys.stdout)
+    width = UNBOUNDED if form is not None else width_of(sys.stdout)
     room = width - len(_INDENT)
     parts = (
         _head(job, progress, now, paint, width),

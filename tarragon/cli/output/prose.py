@@ -9,12 +9,12 @@ from typing import TextIO
 import click
 
 from tarragon.cli.output.terminal import Sink, sink_of, size
-from tarragon.cli.output.wrapping import wrap_lines
+from tarragon.cli.output.wrapping import UNBOUNDED, wrap_lines
 
 
 def width_of(stream: TextIO) -> int:
     """Returns the columns of the terminal; what goes to a file or a pipe has no bound."""
-    return size(stream).columns if sink_of(stream) is Sink.TERMINAL else sys.maxsize
+    return size(stream).columns if sink_of(stream) is Sink.TERMINAL else UNBOUNDED
 
 
 def prose_rows(lines: Iterable[str], stream: TextIO) -> Iterator[str]:

@@ -7,6 +7,7 @@ breaks between words alone, and never in a command.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
@@ -14,6 +15,8 @@ from tarragon.base.escaping import STYLE_ESCAPE, escaped
 from tarragon.cli.output.style import ESCAPES, RESET, without_colors
 from tarragon.cli.output.words import aligned
 
+UNBOUNDED = sys.maxsize
+"""The width of what is no terminal."""
 INDENT = "    "
 """The indentation of continuation rows."""
 MIN_SENTENCES_WIDTH = 36
@@ -53,8 +56,12 @@ def wrap_prose(line: str, width: int, indent: str | None = None) -> Iterator[str
     """Yields the rows of a sentence, broken between words. Colours continue; rows of tables stay whole.
 
     A path, a command or another word that is wider than the terminal has a row of its own, and is not cut: so the
-    terminal continues it, and what is copied is whole. `indent` is that of all rows but the first.
+    terminal continues it, and what is copied is whole. `indent` is that of all rows but the first. Without a bound of
+    the width the line stays as it is, its tabs too.
     """
+    if width > UNBOUNDED // 2:  # what is left of it beside an indentation, too
+        yield line
+        return
     text = escaped(line.expandtabs(8))
     plain = without_colors(text)
     if cell_width(plain.rstrip()) <= width or (indent is None and _is_row_of_table(plain)):
