@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarragon.cli.options.command_tree import COMMANDS
 from tarragon.cli.output.style import colored, without_colors
 from tarragon.cli.output.words import age, count, duration_text, joined, span, table
 from tarragon.cli.output.wrapping import UNBOUNDED, wrap_lines, wrap_prose, wrapped_table
@@ -86,10 +87,26 @@ def test_a_word_wider_than_the_terminal_is_not_cut_so_that_its_copy_is_whole() -
         "kubectl annotate -n team tfjob digits tarragon.dev/adopt=true",
         "/opt/bin/python -m tarragon describe digits",
         "export KUBECONFIG=$(tarragon kubeconfig) && kubectl get tfjobs",
+        "python train.py and what its argument is",
+        "kubectl -n team edit tfjob digits and save it",
     ],
 )
 def test_a_command_in_prose_is_on_one_row(command: str) -> None:
     assert f"    {command};" in list(wrap_prose(f"to see it: {command}; it helps", 30))
+
+
+@pytest.mark.parametrize("name", [*COMMANDS])
+def test_each_command_of_tarragon_is_on_one_row(name: str) -> None:
+    assert f"    tarragon {name} a-job-of-some-length" in [
+        *wrap_prose(f"then: tarragon {name} a-job-of-some-length", 24)
+    ]
+
+
+@pytest.mark.parametrize("program", ["python", "kubectl", "tarragon", "helm"])
+def test_a_sentence_that_begins_with_a_program_breaks_between_its_words(program: str) -> None:
+    said = f"warning: {program} is not installed on this machine so no replica can start"
+
+    assert all(len(row) <= 30 for row in wrap_prose(said, 30))
 
 
 def test_rows_of_tables_stay_whole() -> None:

@@ -115,7 +115,7 @@ def _option_hint(error: click.NoSuchOption, script: str, args: Sequence[str], op
     near = difflib.get_close_matches(unknown, error.possibilities or (), n=1, cutoff=_SURELY_MEANT)
     if near:
         return f"did you mean {near[0]}?"
-    own = f"those of the script follow --: {script} -- {unknown}"
+    own = f"those of the script follow `--`: `{script} -- {unknown}`"
     begun = [name for name in options if name.startswith(f"-{unknown}")] if len(unknown) == _SHORT else []
     if not 1 <= len(begun) <= _FEW:
         return own
@@ -159,7 +159,7 @@ def file_input(ctx: click.Context, words: Sequence[str], option: str | None) -> 
         raise click.UsageError(f"a script needs no {named[0]} before it; type `{ctx.info_name} {script}`")
     if len(named) > 1 and is_script(named[0]):
         raise click.UsageError(
-            f"unexpected argument {named[1]}; those of the script follow --: {named[0]} -- {' '.join(named[1:])}"
+            f"unexpected argument {named[1]}; those of the script follow `--`: `{named[0]} -- {' '.join(named[1:])}`"
         )
     if len(named) == 1 and (meant := _meant_by_line(named[0])):
         raise click.UsageError(f"{named[0]!r} is one argument; type `{ctx.info_name} {meant}`")

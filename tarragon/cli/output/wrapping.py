@@ -25,8 +25,16 @@ _MARGIN = re.compile(rf" *(?:{ESCAPES.pattern})?│(?:{ESCAPES.pattern})? ")
 """Of quoted output, such as a traceback: continuation rows have it, too."""
 _MARKS = re.compile(r"[ ~]*\^[ ~^]*")
 """The line by which Python shows what it means in the line of code above."""
-_PROGRAMS = r"(?:\S*/)?(?:tarragon|kubectl|helm|pip|uv|export|python[\d.]*)"
-_UNBREAKABLE = re.compile(rf"`[^`]+`|(?:(?<=[:;] )|(?<=^)|(?<=  )){_PROGRAMS} (?:\$\([^)]*\)|[^;,()`])+")
+_PROGRAM = r"(?:\S*/)?(?:tarragon|kubectl|helm|pip|uv|export|python[\d.]*)"
+_SUBCOMMANDS = (
+    "run|submit|init|validate|list|top|get|describe|why|wait|logs|suspend|resume|scale|delete|up|down|kubeconfig|check|"
+    "operator|node|convert|diff|simulate|export-trace|debug-dump|examples|docs|config|version|completion|help|tarragon|"
+    "annotate|apply|auth|cordon|cp|create|debug|drain|edit|exec|explain|label|patch|port-forward|replace|rollout|set|"
+    "taint|uncordon|install|uninstall|upgrade|template|repo|pip|tool|add|sync"
+)
+"""Those of tarragon, then those of kubectl, helm, pip and uv: other words behind a program are of a sentence."""
+_COMMAND = rf"{_PROGRAM} (?=-|\$\(|\w+=|\S+\.py\b|(?:{_SUBCOMMANDS})(?![\w-]))(?:\$\([^)]*\)|[^;,()`])+"
+_UNBREAKABLE = re.compile(rf"`[^`]+`|(?:(?<=[:;] )|(?<=^)|(?<=  )){_COMMAND}")
 """A command, in backquotes or behind a colon, up to the end of its clause: in two rows, it can't be copied."""
 _GLUE = "\0"
 """Stands for a space that is no place for a break. Escaped text has none."""
