@@ -14,6 +14,7 @@ import click
 from tarragon.base.errors import TarragonError
 from tarragon.cli.options.command_tree import RootGroup, handle_broken_pipe
 from tarragon.cli.options.error_output import error_text, is_verbose, report_bug
+from tarragon.cli.options.help_layout import help_width
 from tarragon.cli.options.settings import GlobalOptions, global_options, version_option
 from tarragon.cli.output.prose import print_message
 from tarragon.cli.output.terminal import escape_output
@@ -104,10 +105,25 @@ def print_completions(args: Sequence[str], settings: GlobalOptions) -> int:
     return 0
 
 
+def _shown(error: click.ClickException) -> str:
+    """Returns the error as click prints it, with the usage in the width of stderr."""
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        error.ctx.terminal_width = help_width(sys.stderr)
+    shown = StringIO()
+    error.show(shown)
+    return shown.getvalue().rstrip("\n")
+
+
 def run_command(args: Sequence[str], settings: GlobalOptions = _DEFAULTS) -> int:
     """Run one command line and return its exit code. Expected errors are printed; others go to `sys.excepthook`."""
     try:
-        code = root_command.main(args=list(args), prog_name=settings.program, standalone_mode=False, obj=settings)
+        code = root_command.main(
+            args=list(args),
+            prog_name=settings.program,
+            standalone_mode=False,
+            obj=settings,
+            terminal_width=help_width(sys.stdout),
+        )
         sys.stdout.flush()
     except TarragonError as error:
         if is_verbose(args):
@@ -117,9 +133,7 @@ def run_command(args: Sequence[str], settings: GlobalOptions = _DEFAULTS) -> int
         print_message(error_text(error))
         return error.exit_code
     except click.ClickException as error:
-        shown = StringIO()  # as click prints it, with the usage; on a terminal it breaks between words
-        error.show(shown)
-        print_message(shown.getvalue().rstrip("\n"))
+        print_message(_shown(error))
         return error.exit_code
     except ModuleNotFoundError as error:
         return _report_missing_module(error)

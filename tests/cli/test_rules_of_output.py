@@ -192,3 +192,32 @@ def test_a_usage_error_breaks_between_words_on_a_terminal(shell: Shell) -> None:
     with Tty(shell.command("list", "-o", "tables"), shell.folder, shell.environment()) as tty:
         assert tty.ended() == 2
         assert "is not one of 'table',\n    'wide', 'name', 'json', 'yaml'." in tty.text
+
+
+def rows_at(shell: Shell, columns: int, *words: str, code: int) -> list[str]:
+    with Tty(shell.command(*words), shell.folder, shell.environment(), columns=columns) as tty:
+        assert tty.ended() == code
+    return tty.raw.decode().replace("\r\n", "\n").split("\n")
+
+
+def test_usage_is_wrapped_once_on_a_narrow_terminal(shell: Shell) -> None:
+    assert rows_at(shell, 40, "run", "train.py", "-w", code=2)[:4] == [
+        "Usage: tarragon run",
+        "           [OPTIONS] FILE [-- ARGS]",
+        "Try 'tarragon run --help' for help.",
+        "",
+    ]
+    assert rows_at(shell, 40, "list", "--nope", code=2)[0] == "Usage: tarragon list [OPTIONS]"
+
+
+@pytest.mark.parametrize("words", [("list", "--help"), ("help", "list")])
+def test_help_fits_a_narrow_terminal(shell: Shell, words: tuple[str, ...]) -> None:
+    rows = rows_at(shell, 40, *words, code=0)
+    at = rows.index("  -l, --selector LABELS")
+
+    assert rows[0] == "Usage: tarragon list [OPTIONS]"
+    assert rows[at + 1 : at + 3] == [
+        "            only jobs with these",
+        "            labels:",
+    ]
+    assert all(len(row) <= 40 for row in rows if not row.startswith(("  tarragon ", "  -o", "  --sort-by")))

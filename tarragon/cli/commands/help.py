@@ -31,5 +31,5 @@ def command(ctx: click.Context, names: Sequence[str]) -> None:
         name, found, words = shown.command.resolve_command(shown, words)
         if found is None:
             break
-        shown = click.Context(found, parent=shown, info_name=name, obj=ctx.obj)
+        shown = found.context_class(found, parent=shown, info_name=name, obj=ctx.obj)
     click.echo(shown.get_help())

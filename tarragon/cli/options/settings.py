@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 
 from tarragon import __version__
 from tarragon.cli.options.foreign_names import is_surplus_understood, meant_argument
+from tarragon.cli.options.help_layout import HelpContext
 from tarragon.cli.output.terminal import ColorChoice, Terminal, current_terminal
 from tarragon.kube import name_validation
 
@@ -70,6 +71,8 @@ def embedded_home() -> Home:
 
 class TarragonCommand(click.Command):
     """A command that also takes the global options after its name: `tarragon list -n research`."""
+
+    context_class = HelpContext
 
     def __init__(self, *args: object, **facts: object) -> None:
         super().__init__(*args, **facts)  # type: ignore[arg-type] # click's own signature, passed on
