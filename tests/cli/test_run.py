@@ -202,6 +202,21 @@ def test_a_job_that_can_never_start_does_not_take_the_place_of_one_that_has_ende
     assert "will be replaced; its logs are kept" in shell("run", name).err
 
 
+def test_a_job_that_chooses_a_node_that_does_not_exist_replaces_none(shell: Shell) -> None:
+    shell("run", shell.file("job.yaml", worker("digits", "print('trained')")))
+    chosen = json.loads(worker("digits", "print('trained')"))
+    chosen["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["nodeSelector"] = {"disk": "ssd"}
+    name = shell.file("chosen.yaml", json.dumps(chosen))
+
+    refused = shell("run", name)
+
+    assert refused.code == 105
+    assert "Error: tfjob/digits can never start here: no node may run a worker: " in refused.err
+    assert "Nothing is submitted, and the earlier tfjob/digits (Succeeded) is kept." in refused.err
+    assert "will be replaced" not in refused.err
+    assert shell("list", "-o", "name").out == "tfjob/digits\n"
+
+
 def test_more_memory_than_there_is_can_never_be_had(shell: Shell) -> None:
     wants = {"limits": {"memory": "900Ti"}}
 

@@ -25,6 +25,7 @@ from tarragon.cli.options.settings import GlobalOptions
 from tarragon.cli.targets.completion import complete_file
 from tarragon.cli.targets.next_commands import WHILE_RUNNING, next_commands
 from tarragon.client.port import Client
+from tarragon.kube.core import NODES
 
 
 @click.command("run", cls=FileCommand)
@@ -90,9 +91,12 @@ def command(
 
 async def _require_possible(cluster: Client, loaded: LoadedJob, former: ClusterJob, clock: Clock) -> None:
     """Raises ImpossibleJob, so that the earlier job is kept, if this machine can never start the new one."""
-    from tarragon.cli.manifest.sizing import requests_resources, training_jobs
+    from tarragon.cli.explain.sure_placement import may_lack_nodes, surely_fit
+    from tarragon.cli.manifest.sizing import training_jobs
 
-    if requests_resources(training_jobs([loaded])):
-        from tarragon.cli.explain.impossible_jobs import require_possible
+    jobs = training_jobs([loaded])
+    if not may_lack_nodes(jobs) or surely_fit(jobs, (await cluster.list(NODES)).items):
+        return
+    from tarragon.cli.explain.impossible_jobs import require_possible
 
-        await require_possible(cluster, loaded, former, clock)
+    await require_possible(cluster, loaded, former, clock)
