@@ -217,6 +217,18 @@ def test_a_job_that_chooses_a_node_that_does_not_exist_replaces_none(shell: Shel
     assert shell("list", "-o", "name").out == "tfjob/digits\n"
 
 
+def test_nor_does_one_that_nobody_would_follow(shell: Shell) -> None:
+    name = shell.file("train.py", "print('trained')")
+    shell("run", name)
+
+    refused = shell("run", "-d", name, "--memory", "900Ti")
+    fits = shell("run", "-d", name, "--memory", "1Mi")
+
+    assert (refused.code, refused.out) == (105, "")
+    assert "Nothing is submitted, and the earlier tfjob/train (Succeeded) is kept." in refused.err
+    assert (fits.code, fits.out) == (0, "tfjob/train\n")
+
+
 def test_more_memory_than_there_is_can_never_be_had(shell: Shell) -> None:
     wants = {"limits": {"memory": "900Ti"}}
 

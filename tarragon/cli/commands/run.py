@@ -75,15 +75,16 @@ def command(
     if dry_run is not None:
         print_dry_run(where, [loaded], dry_run, form)
         return 0
+    before_replacing = _require_possible if where.is_local else allow_replacing
     if not detach:
         wanted = RunOptions(
             limit=limit,
             ends_pods=where.is_local and not keeps_pods,
             deletes_unplaceable=where.is_local,
-            before_replacing=_require_possible if where.is_local else allow_replacing,
+            before_replacing=before_replacing,
         )
         return asyncio.run(run_attached(where, settings.terminal(), loaded, wanted))
-    job = asyncio.run(submit_detached(where, loaded, SystemClock()))
+    job = asyncio.run(submit_detached(where, loaded, SystemClock(), before_replacing))
     click.echo(job.name)
     print_note("\n".join(next_commands(where.command_prefix, job.command_key, WHILE_RUNNING)))
     return 0

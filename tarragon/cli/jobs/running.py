@@ -38,9 +38,11 @@ async def submit_job(
         return job
 
 
-async def submit_detached(target: ClusterTarget, loaded: LoadedJob, clock: Clock) -> ClusterJob:
+async def submit_detached(
+    target: ClusterTarget, loaded: LoadedJob, clock: Clock, before_replacing: BeforeReplacing = allow_replacing
+) -> ClusterJob:
     """Submit a job that nobody follows, and warn on stderr if this machine can never start it."""
-    job = await submit_job(target, loaded, clock, is_once=True)
+    job = await submit_job(target, loaded, clock, is_once=True, before_replacing=before_replacing)
     if not target.is_local:
         return job  # a cluster may get more nodes
     if _requests_resources(loaded):
