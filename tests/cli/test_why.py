@@ -198,12 +198,14 @@ def deleted(pod: Pod, *, until: float) -> Pod:
     return msgspec.structs.replace(pod, metadata=metadata)
 
 
-def waits_for(pods: list[Pod], *, phase: Phase = Phase.RUNNING, **metadata: Any) -> list[str]:
-    spec = msgspec.Raw(json.dumps({"tfReplicaSpecs": {"Worker": group(2)}}))
+def waits_for(
+    pods: list[Pod], *, phase: Phase = Phase.RUNNING, is_local: bool = False, workers: int = 2, **metadata: Any
+) -> list[str]:
+    spec = msgspec.Raw(json.dumps({"tfReplicaSpecs": {"Worker": group(workers)}}))
     facts = CustomObjectMeta(name="digits", namespace="default", uid="u", creation_timestamp=BEGIN, **metadata)
     found = CustomObject(api_version="kubeflow.org/v1", kind="TFJob", metadata=facts, raw_spec=spec)
     job = replace(read_job(FRAMEWORKS[0], found), status=JobStatus(phase=phase, admission=GOING))
-    return [*explanation_lines(job, at(90), PROMPT), *ending_lines(job, pods, at(90))]
+    return [*explanation_lines(job, at(90), PROMPT), *ending_lines(job, pods, at(90), is_local=is_local)]
 
 
 def test_a_job_that_is_deleted_says_which_pods_still_end_and_until_when() -> None:
@@ -223,6 +225,27 @@ def test_a_pod_that_has_not_ended_in_time_is_named_with_what_removes_it() -> Non
         f"  worker-1 still ends, until 2026-11-21T12:01:25Z at the latest (in 0s): {KILLED}",
         f"  worker-0 was to end 60s ago; if its node here is gone for good, remove its pod: {REMOVE}",
     ]
+
+
+def test_of_many_pods_that_have_not_ended_in_time_the_first_are_named() -> None:
+    pods = [deleted(pod(worker(index)), until=30) for index in range(2000)]
+
+    lines = waits_for(pods, workers=2000, deletion_timestamp=at(0))
+
+    assert [line.split()[0] for line in lines[1:]] == ["worker-0", "worker-1", "worker-2", "and"]
+    assert lines[-1] == "  and 1997 more were to end by now: kubectl -n default get pods"
+
+
+def test_on_this_machine_what_has_not_ended_in_time_is_ended_with_its_cluster() -> None:
+    late = [deleted(pod(worker(index)), until=30) for index in range(2000)]
+
+    (line,) = waits_for(late[:1], is_local=True, deletion_timestamp=at(0))[1:]
+    (many,) = waits_for(late, is_local=True, workers=2000, deletion_timestamp=at(0))[1:]
+
+    assert line.startswith("  worker-0 was to end 60s ago; `tarragon down` ends all that runs in the local cluster; ")
+    assert many.startswith(
+        "  worker-0, worker-1, worker-2 and 1997 more were to end by now, the first of them 60s ago; "
+    )
 
 
 def test_a_suspended_job_whose_pods_have_not_ended_names_them() -> None:

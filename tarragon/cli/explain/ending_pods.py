@@ -18,8 +18,12 @@ from tarragon.kube.core import PODS, Pod
 
 LATE_AFTER = dt.timedelta(seconds=10)
 """The kubelet needs a moment to kill a pod at the end of its grace period, and to say so."""
+MOST_LATE = 3
+"""How many pods are named that have not ended in time."""
 _OF_KUBERNETES = frozenset({"foregroundDeletion", "orphan"})
 """Finalizers that Kubernetes removes by itself, once what the job owns is gone."""
+
+_Ending = tuple[Replica, Pod]
 
 
 async def pods_to_explain(reader: ClusterReader, job: ClusterJob) -> Sequence[Pod]:
@@ -33,7 +37,7 @@ async def pods_to_explain(reader: ClusterReader, job: ClusterJob) -> Sequence[Po
     return listing.items
 
 
-def ending_lines(job: ClusterJob, pods: Sequence[Pod], now: dt.datetime) -> Iterator[str]:
+def ending_lines(job: ClusterJob, pods: Sequence[Pod], now: dt.datetime, *, is_local: bool) -> Iterator[str]:
     """Yields which replicas still end and when they are killed, or what else keeps the deleted job."""
     if job.state != STOPPING and job.status.phase is not Phase.SUSPENDED:
         return
@@ -46,20 +50,15 @@ def ending_lines(job: ClusterJob, pods: Sequence[Pod], now: dt.datetime) -> Iter
         if ending or job.state == STOPPING:
             yield "  the local cluster is not running; it goes on with this when it is started (`tarragon up`)"
         return
-    late = [each for each in ending if _deadline(each[1], now) + LATE_AFTER < now]
-    yield from _in_time([each for each in ending if each not in late], now)
-    for replica, pod in late:
-        yield (
-            f"  {replica} was to end {age(pod.metadata.deletion_timestamp, now)} ago; if its node "
-            f"{pod.spec.node_name or '(none)'} is gone for good, remove its pod: "
-            f"kubectl -n {job.key.namespace} delete pod {pod.metadata.name} --force"
-        )
+    in_time, late = _by_lateness(ending, now)
+    yield from _in_time(in_time, now)
+    yield from _late_here(late, now) if is_local else _late(late, now)
     finalizers = [name for name in job.object.metadata.finalizers if name not in _OF_KUBERNETES]
     if not ending and job.state == STOPPING and finalizers:
         yield f"  its finalizers keep it: {joined(finalizers)}; whoever has set them must remove them"
 
 
-def _in_time(ending: Sequence[tuple[Replica, Pod]], now: dt.datetime) -> Iterator[str]:
+def _in_time(ending: Sequence[_Ending], now: dt.datetime) -> Iterator[str]:
     if not ending:
         return
     deadline = max(_deadline(pod, now) for _, pod in ending)
@@ -68,6 +67,39 @@ def _in_time(ending: Sequence[tuple[Replica, Pod]], now: dt.datetime) -> Iterato
     yield (
         f"  {names} still {verb}, until {format_time(deadline)} at the latest (in {span(deadline - now)}): "
         "what runs then is killed (terminationGracePeriodSeconds)"
+    )
+
+
+def _by_lateness(ending: Sequence[_Ending], now: dt.datetime) -> tuple[Sequence[_Ending], Sequence[_Ending]]:
+    """Returns the pods that may still end in time, and those that are late."""
+    groups: tuple[list[_Ending], list[_Ending]] = ([], [])
+    for each in ending:
+        groups[_deadline(each[1], now) + LATE_AFTER < now].append(each)
+    return groups
+
+
+def _late(late: Sequence[_Ending], now: dt.datetime) -> Iterator[str]:
+    for replica, pod in late[:MOST_LATE]:
+        yield (
+            f"  {replica} was to end {age(pod.metadata.deletion_timestamp, now)} ago; if its node "
+            f"{pod.spec.node_name or '(none)'} is gone for good, remove its pod: "
+            f"kubectl -n {pod.metadata.namespace} delete pod {pod.metadata.name} --force"
+        )
+    if len(late) > MOST_LATE:
+        namespace = late[0][1].metadata.namespace
+        yield f"  and {len(late) - MOST_LATE} more were to end by now: kubectl -n {namespace} get pods"
+
+
+def _late_here(late: Sequence[_Ending], now: dt.datetime) -> Iterator[str]:
+    """No node of this machine can be gone, and its processes would outlive a pod that is only removed."""
+    if not late:
+        return
+    names = joined([str(replica) for replica, _ in late], most=MOST_LATE)
+    first = age(min(_deadline(pod, now) for _, pod in late), now)
+    were = f"was to end {first} ago" if len(late) == 1 else f"were to end by now, the first of them {first} ago"
+    yield (
+        f"  {names} {were}; `tarragon down` ends all that runs in the local cluster; other jobs start anew when the "
+        "next command starts it"
     )
 
 

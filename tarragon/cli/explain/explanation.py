@@ -99,7 +99,7 @@ async def print_explanation(
     )
     lines = [
         *explanation_lines(job, now, where.command_prefix, standing.position_text, local),
-        *ending_lines(job, pods, now),
+        *ending_lines(job, pods, now, is_local=where.is_local),
         *(_without_gpus(job) if where.is_local else ()),
         *standing.lines(now.astimezone()),
         *([] if report is None else (f"  {line}" for line in report.job_lines(gang_name(job.framework.kind, job.key)))),
