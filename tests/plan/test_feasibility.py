@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tarragon.kube.core import Node
-from tarragon.plan.nodes.feasibility import eligible_nodes, infeasible_reason, pressured_nodes, unavailable_reason
+from tarragon.plan.nodes.feasibility import infeasible_reason, template_nodes, unavailable_reason
 from tarragon.plan.nodes.replica_requests import pod_spec
 
 
@@ -70,14 +70,14 @@ def test_a_required_affinity_that_fails_is_the_reason() -> None:
 def test_an_affinity_may_name_nodes() -> None:
     by_name = affinity(fields=[{"key": "metadata.name", "operator": "In", "values": ["b"]}])
 
-    assert eligible_nodes({"spec": by_name}, [node("a"), node("b")]) == {"b"}
+    assert template_nodes({"spec": by_name}, [node("a"), node("b")]).eligible == {"b"}
 
 
 def test_eligible_are_the_nodes_that_do_not_refuse_once_those_that_are_away_are_back() -> None:
     nodes = [node("a"), node("b", ready="False"), node("c", unschedulable=True), node("d", labels={"zone": "x"})]
 
-    assert eligible_nodes({}, nodes) == {"a", "b", "c", "d"}
-    assert eligible_nodes({"spec": {"nodeSelector": {"zone": "x"}}}, nodes) == {"d"}
+    assert template_nodes({}, nodes).eligible == {"a", "b", "c", "d"}
+    assert template_nodes({"spec": {"nodeSelector": {"zone": "x"}}}, nodes).eligible == {"d"}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_node_that_is_not_usable_yet_is_unavailable_and_not_unfit(key: str, ef
     tainted = node(taints=[{"key": key, "effect": effect}])
 
     assert unavailable_reason(tainted) == f"has the taint {key}"
-    assert eligible_nodes({}, [tainted]) == {"a"}
+    assert template_nodes({}, [tainted]).eligible == {"a"}
 
 
 def pressed(name: str, *others: str, of: str = "memory", **facts: Any) -> Node:
@@ -103,19 +103,21 @@ def pressed(name: str, *others: str, of: str = "memory", **facts: Any) -> Node:
 def test_pressure_keeps_pods_off_a_node_only_while_it_lasts() -> None:
     nodes = [node("a"), pressed("b"), pressed("c", "gpu"), pressed("d", of="disk"), pressed("e", ready="False")]
 
-    assert pressured_nodes({}, nodes) == {
+    assert template_nodes({}, nodes).pressured == {
         "b": "has the taint node.kubernetes.io/memory-pressure",
         "d": "has the taint node.kubernetes.io/disk-pressure",
     }
-    assert pressured_nodes({"spec": {"nodeSelector": {"zone": "x"}}}, nodes) == {}
+    assert template_nodes({"spec": {"nodeSelector": {"zone": "x"}}}, nodes).pressured == {}
 
 
 def test_pods_that_tolerate_one_pressure_are_kept_off_by_another() -> None:
     tolerates_memory = {"tolerations": [{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"}]}
     nodes = [pressed("a"), pressed("b", "node.kubernetes.io/pid-pressure")]
 
-    assert eligible_nodes({"spec": tolerates_memory}, nodes) == {"a"}
-    assert pressured_nodes({"spec": tolerates_memory}, nodes) == {"b": "has the taint node.kubernetes.io/pid-pressure"}
+    assert template_nodes({"spec": tolerates_memory}, nodes).eligible == {"a"}
+    assert template_nodes({"spec": tolerates_memory}, nodes).pressured == {
+        "b": "has the taint node.kubernetes.io/pid-pressure"
+    }
 
 
 @pytest.mark.parametrize("key", ["gpu", "node.kubernetes.io/memory-pressure", "node.kubernetes.io/os"])
@@ -123,5 +125,5 @@ def test_any_other_taint_makes_a_node_unfit_for_pods_that_do_not_tolerate_it(key
     tainted = node(taints=[{"key": key, "effect": "NoSchedule"}])
 
     assert unavailable_reason(tainted) == ""
-    assert eligible_nodes({}, [tainted]) == set()
-    assert eligible_nodes({"spec": {"tolerations": [{"key": key, "operator": "Exists"}]}}, [tainted]) == {"a"}
+    assert template_nodes({}, [tainted]).eligible == set()
+    assert template_nodes({"spec": {"tolerations": [{"key": key, "operator": "Exists"}]}}, [tainted]).eligible == {"a"}

@@ -9,7 +9,7 @@ import pytest
 
 from tarragon.kube.core import Node, PersistentVolume, PersistentVolumeClaim, StorageClass
 from tarragon.kube.meta import Key
-from tarragon.plan.nodes.feasibility import eligible_nodes
+from tarragon.plan.nodes.feasibility import template_nodes
 from tarragon.plan.nodes.storage import VolumeCache, needs_kube_scheduler, volume_topologies
 
 TEMPLATE = {
@@ -65,7 +65,7 @@ def storage(found: PersistentVolumeClaim | None, *volumes: PersistentVolume, **k
 
 
 def eligible(known: VolumeCache) -> frozenset[str]:
-    return eligible_nodes(TEMPLATE, nodes(a="1", b="2", c="3"), volume_topologies(TEMPLATE, "n1", known))
+    return template_nodes(TEMPLATE, nodes(a="1", b="2", c="3"), volume_topologies(TEMPLATE, "n1", known)).eligible
 
 
 def test_a_bound_claim_is_used_where_its_volume_is() -> None:

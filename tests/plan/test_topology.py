@@ -9,7 +9,7 @@ from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.model import ReplicaType
 from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import OwnerIdentity
-from tarragon.plan.nodes.feasibility import eligible_nodes
+from tarragon.plan.nodes.feasibility import template_nodes
 from tarragon.plan.nodes.pod_index import PodIndex
 from tarragon.plan.nodes.replica_requests import pod_spec
 from tarragon.plan.nodes.topology import NO_MATCHING_POD, FeasibleNodes, GangConstraints, NodeTopology, ReplicaTypePods
@@ -79,7 +79,8 @@ def ties(
 ) -> dict[ReplicaType, FeasibleNodes]:
     sites = NodeTopology(FOUR if nodes is None else nodes)
     eligible = {
-        one.type: eligible_nodes(msgspec.to_builtins({"spec": one.spec}), sites.nodes.values()) for one in members
+        one.type: template_nodes(msgspec.to_builtins({"spec": one.spec}), sites.nodes.values()).eligible
+        for one in members
     }
     return GangConstraints(members, gang_owner("mine")).feasible_nodes(eligible, sites, PodIndex(pods or []))
 

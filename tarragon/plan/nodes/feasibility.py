@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -38,36 +39,40 @@ _PRESSURE = frozenset(
 """The taints of nodes that run short of something. They pass by themselves, and pods may tolerate them."""
 
 
-def eligible_nodes(
+@dataclass(frozen=True, slots=True)
+class TemplateNodes:
+    """The nodes that accept pods of a template and can use its volumes, whatever is free there."""
+
+    eligible: frozenset[str]
+    """These include nodes that are temporarily unavailable: the scheduler excludes them when it assigns nodes."""
+    pressured: Mapping[str, str]
+    """The nodes that refuse the pods only while they are under pressure, each with the reason."""
+
+
+def template_nodes(
     template: JsonObject, nodes: Iterable[Node], reaches: Sequence[VolumeTopology] = ()
-) -> frozenset[str]:
-    """Return the nodes that accept pods of this template and can use its volumes, whatever is free there.
-
-    Nodes that are temporarily unavailable are included: the scheduler excludes them when it assigns nodes.
-    """
+) -> TemplateNodes:
     spec = pod_spec(template)
-    return frozenset(
-        node.metadata.name
-        for node in nodes
-        if permanent_infeasible_reason(spec, node) is None and all(reach.matches(node) for reach in reaches)
-    )
-
-
-def pressured_nodes(
-    template: JsonObject, nodes: Iterable[Node], reaches: Sequence[VolumeTopology] = ()
-) -> Mapping[str, str]:
-    """Return the nodes that refuse pods of this template only while they are under pressure, each with its reason."""
-    spec = pod_spec(template)
-    found: dict[str, str] = {}
+    eligible: set[str] = set()
+    pressured: dict[str, str] = {}
     for node in nodes:
-        taint = _untolerated_pressure(spec, node)
-        if taint is None or unavailable_reason(node):
+        if not all(reach.matches(node) for reach in reaches):
             continue
-        rest = [each for each in node.spec.taints if each.key not in _PRESSURE]
-        relieved = replace(node, spec=replace(node.spec, taints=rest))
-        if infeasible_reason(spec, relieved) is None and all(reach.matches(node) for reach in reaches):
-            found[node.metadata.name] = f"has the taint {taint.key}"
-    return found
+        if permanent_infeasible_reason(spec, node) is None:
+            eligible.add(node.metadata.name)
+        elif reason := pressure_reason(spec, node):
+            pressured[node.metadata.name] = reason
+    return TemplateNodes(frozenset(eligible), pressured)
+
+
+def pressure_reason(spec: PodSpec, node: Node) -> str:
+    """Return why the node refuses the pod while it is under pressure; empty if that is not all that is in the way."""
+    taint = _untolerated_pressure(spec, node)
+    if taint is None or unavailable_reason(node):
+        return ""
+    rest = [each for each in node.spec.taints if each.key not in _PRESSURE]
+    relieved = replace(node, spec=replace(node.spec, taints=rest))
+    return "" if infeasible_reason(spec, relieved) else f"has the taint {taint.key}"
 
 
 def no_eligible_node_message(template: JsonObject, nodes: Iterable[Node]) -> str:

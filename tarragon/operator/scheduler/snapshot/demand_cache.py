@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tarragon.base.gpu_constraints import UNCONSTRAINED
 from tarragon.base.resources import Resources
-from tarragon.job.model import Decides, ReplicaSpec
+from tarragon.job.model import Decides, ReplicaSpec, ReplicaType
 from tarragon.kube.core import Node
 from tarragon.kube.meta import JsonObject, Key
 from tarragon.kube.scheduling.gpu_shares import share_of_template
@@ -21,6 +21,7 @@ from tarragon.operator.scheduler.snapshot.pod_affinity_index import (
     EligibleNodes,
     PodAffinityIndex,
 )
+from tarragon.plan.nodes.feasibility import TemplateNodes
 from tarragon.plan.nodes.preferences import sum_scores
 from tarragon.plan.nodes.replica_requests import group_request
 from tarragon.plan.nodes.storage import claim_names
@@ -99,7 +100,7 @@ class DemandCache:
         """Whether pod affinity still allows these nodes after other jobs' decisions in the same cycle."""
         templates = self._templates.get(candidate.id)
         return templates is None or self.pod_affinity.try_assign(
-            candidate, self._eligible(candidate, templates), places
+            candidate, _eligible(self._nodes(candidate, templates)), places
         )
 
     def job_changed(self, job: JobId) -> None:
@@ -130,18 +131,16 @@ class DemandCache:
         templates = self._templates.get(candidate.id)
         if templates is None:
             templates = self._templates[candidate.id] = self._read_templates(candidate)
-        eligible = self._eligible(candidate, templates)
-        companies = self.pod_affinity.evaluate(candidate, eligible)
+        nodes = self._nodes(candidate, templates)
+        companies = self.pod_affinity.evaluate(candidate, _eligible(nodes))
         return [
-            self._demand(candidate, each, eligible[each.group.type], companies.get(each.group.type))
-            for each in templates
+            self._demand(candidate, each, nodes[each.group.type], companies.get(each.group.type)) for each in templates
         ]
 
-    def _eligible(self, candidate: Candidate, templates: Sequence[_Template]) -> EligibleNodes:
+    def _nodes(self, candidate: Candidate, templates: Sequence[_Template]) -> Mapping[ReplicaType, TemplateNodes]:
         namespace = candidate.job.key.namespace
         return {
-            each.group.type: self._eligibility.eligible_nodes(each.group.template, namespace, each.key)
-            for each in templates
+            each.group.type: self._eligibility.nodes_of(each.group.template, namespace, each.key) for each in templates
         }
 
     def _read_templates(self, candidate: Candidate) -> Sequence[_Template]:
@@ -163,14 +162,11 @@ class DemandCache:
         return templates
 
     def _demand(
-        self, candidate: Candidate, template: _Template, eligible: frozenset[str], company: AffinityResult | None
+        self, candidate: Candidate, template: _Template, nodes: TemplateNodes, company: AffinityResult | None
     ) -> Demand:
-        """`eligible`: nodes that satisfy the node constraints; `company`: what pod affinity leaves of them, if any."""
+        """`nodes`: those that satisfy the node constraints; `company`: what pod affinity leaves of them, if any."""
         least, requested = min_and_requested(candidate.job, template.group)
         liked = self._eligibility.node_scores(template.group.template, template.key)
-        pressured = self._eligibility.pressured_nodes(
-            template.group.template, candidate.job.key.namespace, template.key
-        )
         demand = Demand(
             type=template.group.type,
             resources=template.each,
@@ -179,9 +175,9 @@ class DemandCache:
             decides=template.group.role.decides is Decides.AS_CHIEF,
             is_anchor=template.group.role.is_anchor,
             maximum=max_replicas(candidate.job, template.group),
-            eligible_nodes=eligible if company is None else company.constraints.eligible,
-            ineligible_reason="" if eligible else self._eligibility.ineligible_reason(template.group.template),
-            pressured_nodes=pressured if company is None or not company.constraints.narrowing_message else {},
+            eligible_nodes=nodes.eligible if company is None else company.constraints.eligible,
+            ineligible_reason="" if nodes.eligible else self._eligibility.ineligible_reason(template.group.template),
+            pressured_nodes=nodes.pressured if company is None or not company.constraints.narrowing_message else {},
             affinity_reason="" if company is None else company.constraints.narrowing_message,
             node_scores=liked
             if company is None or not company.node_scores
@@ -221,6 +217,10 @@ class DemandCache:
         for job in jobs:
             if self._demands_of_job.pop(job, None) is not None:
                 self._dropped.add(job)
+
+
+def _eligible(nodes: Mapping[ReplicaType, TemplateNodes]) -> EligibleNodes:
+    return {kind: each.eligible for kind, each in nodes.items()}
 
 
 def _share_of(template: JsonObject) -> VgpuShare | None:

@@ -10,7 +10,13 @@ from tarragon.kube.core import Node, PodSpec
 from tarragon.kube.meta import Json, JsonObject, Key
 from tarragon.kube.scheduling.taints import SOFT_EFFECT
 from tarragon.operator.informers.informers import Informers
-from tarragon.plan.nodes.feasibility import eligible_nodes, no_eligible_node_message, pressured_nodes
+from tarragon.plan.nodes.feasibility import (
+    TemplateNodes,
+    no_eligible_node_message,
+    permanent_infeasible_reason,
+    pressure_reason,
+    template_nodes,
+)
 from tarragon.plan.nodes.preferences import Scores, has_preferred_node_affinity, score_by_nodes
 from tarragon.plan.nodes.replica_requests import pod_spec
 from tarragon.plan.nodes.storage import volume_topologies
@@ -23,11 +29,9 @@ ConstraintKey = bytes
 
 
 @dataclass(slots=True)
-class _EligibleNodes:
-    template: JsonObject
-    nodes: frozenset[str]
-    pressured: Mapping[str, str]
-    """The nodes that pods are kept off only while these are under pressure, each with the reason."""
+class _Answer:
+    spec: PodSpec
+    nodes: TemplateNodes
 
 
 class EligibilityCache:
@@ -35,37 +39,25 @@ class EligibilityCache:
 
     def __init__(self, informers: Informers) -> None:
         self._informers = informers
-        self._answers: dict[ConstraintKey, _EligibleNodes] = {}
+        self._answers: dict[ConstraintKey, _Answer] = {}
         self._scores: dict[ConstraintKey, Scores] = {}
         self._with_preferences: set[ConstraintKey] = set()
         """Constraints that prefer some nodes to others."""
         self._softly_tainted: set[str] = set()
         self._has_new_soft_taint = False
 
-    def eligible_nodes(
-        self, template: JsonObject, namespace: str, constraints: ConstraintKey | None = None
-    ) -> frozenset[str]:
-        """The eligible nodes of the template. `constraints` is its `constraint_key`, if the caller has it."""
+    def nodes_of(self, template: JsonObject, namespace: str, constraints: ConstraintKey | None = None) -> TemplateNodes:
+        """The nodes of the template. `constraints` is its `constraint_key`, if the caller has it."""
         reachable = volume_topologies(template, namespace, self._informers.storage)
         if reachable:
-            return eligible_nodes(template, list(self._informers.nodes.objects.values()), reachable)
+            return template_nodes(template, list(self._informers.nodes.objects.values()), reachable)
         key = self.constraint_key(template) if constraints is None else constraints
         if key not in self._answers:
             if len(self._answers) >= MAX_CACHED:
                 self._answers.clear()
-            nodes = list(self._informers.nodes.objects.values())
-            self._answers[key] = _EligibleNodes(
-                template, eligible_nodes(template, nodes), pressured_nodes(template, nodes)
-            )
+            nodes = template_nodes(template, list(self._informers.nodes.objects.values()))
+            self._answers[key] = _Answer(pod_spec(template), nodes)
         return self._answers[key].nodes
-
-    def pressured_nodes(self, template: JsonObject, namespace: str, constraints: ConstraintKey) -> Mapping[str, str]:
-        """The nodes that would be eligible if they were not under pressure, each with the reason."""
-        reachable = volume_topologies(template, namespace, self._informers.storage)
-        if reachable:
-            return pressured_nodes(template, list(self._informers.nodes.objects.values()), reachable)
-        self.eligible_nodes(template, namespace, constraints)
-        return self._answers[constraints].pressured
 
     def node_scores(self, template: JsonObject, constraints: ConstraintKey) -> Scores:
         """The node preference scores of the template."""
@@ -121,16 +113,28 @@ class EligibilityCache:
             self._softly_tainted.discard(key.name)
         changed: set[ConstraintKey] = set()
         for constraints, answer in self._answers.items():
-            pressured = {} if new is None else pressured_nodes(answer.template, [new])
-            if pressured.get(key.name) != answer.pressured.get(key.name):
+            nodes = _with_node(answer.spec, answer.nodes, key.name, new)
+            if nodes is not answer.nodes:
                 changed.add(constraints)
-                others = {name: reason for name, reason in answer.pressured.items() if name != key.name}
-                answer.pressured = {**others, **pressured}
-            is_eligible = new is not None and bool(eligible_nodes(answer.template, [new]))
-            if is_eligible != (key.name in answer.nodes):
-                changed.add(constraints)
-                answer.nodes = answer.nodes | {key.name} if is_eligible else answer.nodes - {key.name}
+                answer.nodes = nodes
         return changed
+
+
+def _with_node(spec: PodSpec, nodes: TemplateNodes, name: str, new: Node | None) -> TemplateNodes:
+    """Returns the nodes after this one has changed: the same object if nothing has. Demands keep the former one."""
+    is_eligible = new is not None and permanent_infeasible_reason(spec, new) is None
+    pressure = "" if new is None or is_eligible else pressure_reason(spec, new)
+    eligible, pressured = nodes.eligible, nodes.pressured
+    if is_eligible != (name in eligible):
+        eligible = eligible | {name} if is_eligible else eligible - {name}
+    if pressure != pressured.get(name, ""):
+        pressured = {**pressured}  # thousands of entries: a copy is many times as fast as a comprehension
+        pressured.pop(name, None)
+        if pressure:
+            pressured[name] = pressure
+    if eligible is nodes.eligible and pressured is nodes.pressured:
+        return nodes
+    return TemplateNodes(eligible, pressured)
 
 
 def _affinity_to_nodes(spec: PodSpec) -> Json:
