@@ -37,6 +37,29 @@ async def test_a_job_waits_for_a_node_under_pressure_until_that_has_passed(stage
     await stage.until_pods("job-worker-0")
 
 
+async def test_a_job_that_is_spread_by_taints_waits_for_a_node_under_pressure(stage: Stage) -> None:
+    await stage.node("a")
+    taint = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
+    changes = {"metadata": {"labels": {"kubernetes.io/hostname": "a"}}, "spec": {"taints": [taint]}}
+    await stage.world.client.patch(NODES, Key("", "a"), changes)
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "nodeTaintsPolicy": "Honor",
+        "labelSelector": {"matchLabels": {"training.kubeflow.org/job-name": "job"}},
+    }
+    asked = group(1)
+    asked["template"]["spec"]["topologySpreadConstraints"] = [spread]
+    stage.start_operator()
+    await stage.submit("job", Worker=asked)
+    await stage.world.until(lambda: "wait" in stage.admission("job"))
+
+    assert stage.admission("job")["wait"]["code"] == "NodesAway"
+    await stage.world.client.patch(NODES, Key("", "a"), {"spec": {"taints": None}})
+    await stage.until_pods("job-worker-0")
+
+
 async def test_a_job_that_no_node_may_run_is_told_what_the_nodes_lack(stage: Stage) -> None:
     await stage.node("a")
     await stage.node("b")

@@ -25,7 +25,15 @@ from tarragon.scheduling.api.decision import (
     Resize,
     WaitCause,
 )
-from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot, WaitingGang
+from tarragon.scheduling.api.snapshot import (
+    Demand,
+    DomainMap,
+    NodeState,
+    RunningGang,
+    Snapshot,
+    TopologyConstraint,
+    WaitingGang,
+)
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.policies.fifo import fifo
 from tests.scheduling.scenes import afresh
@@ -297,6 +305,29 @@ def test_a_gang_waits_for_nodes_under_pressure_and_does_not_start_there() -> Non
     assert waits["alone"] == (NODES_UNAVAILABLE, f"all nodes that may run it are unavailable: node b {PRESSED}")
     assert waits["too large"][0] == NEVER_FITS
     assert [decision.gang for decision in decisions if isinstance(decision, Admit)] == ["small"]
+
+
+def test_a_gang_that_waits_for_room_is_told_of_free_nodes_under_pressure() -> None:
+    nodes = [node("a", 2, used=2), node("b", 2)]
+    waits = gang("waits", replace(demand(nodes[:1], 2), pressured_nodes={"b": PRESSED}))
+    (decision,) = afresh(fifo)(snapshot(nodes, waits))
+
+    assert isinstance(decision, Defer)
+    assert decision.code == INSUFFICIENT_RESOURCES
+    assert decision.message.endswith(f"; node b {PRESSED}")
+
+
+def test_how_a_gang_is_spread_may_be_decided_by_nodes_under_pressure() -> None:
+    """With nodeTaintsPolicy: Honor they are in no domain while it lasts."""
+    spread = TopologyConstraint(domain_of=DomainMap({}), counted_types=frozenset({WORKER}), max_skew=1)
+    limited = replace(demand([], 2), pressured_nodes={"b": PRESSED}, topology_constraints=(spread,))
+    (decision,) = afresh(fifo)(snapshot([node("b", 2)], gang("job", limited)))
+
+    assert isinstance(decision, Defer)
+    assert (decision.code, decision.message) == (
+        NODES_UNAVAILABLE,
+        f"all nodes that may run it are unavailable: node b {PRESSED}",
+    )
 
 
 def test_a_gang_may_wait_for_nodes_of_both_kinds() -> None:

@@ -297,13 +297,9 @@ class SchedulingCycle:
             return None
         if self.snapshot.unavailable_nodes and is_feasible(smallest, self._with_all_nodes()):
             return wait_messages.nodes_unavailable(gang, self.snapshot)
-        if any(demand.pressured_nodes for demand in smallest):
-            relieved = [
-                replace(demand, eligible_nodes=demand.eligible_nodes.union(demand.pressured_nodes))
-                for demand in smallest
-            ]
-            if is_feasible(relieved, self._with_all_nodes()):
-                return wait_messages.nodes_under_pressure(gang, self.snapshot)
+        is_pressure_in_the_way = any(demand.pressured_nodes for demand in smallest)
+        if is_pressure_in_the_way and is_feasible([_relieved(each) for each in smallest], self._with_all_nodes()):
+            return wait_messages.nodes_under_pressure(gang, self.snapshot)
         return wait_messages.blocked_by_affinity(gang) or wait_messages.never_fits(gang, self.snapshot)
 
     def _with_all_nodes(self) -> NodeLedger:
@@ -319,6 +315,21 @@ def is_known_to_lack(kind: ShapeState, ledger: NodeLedger) -> bool:
         if ledger.is_known_to_lack(request, count):
             return True
     return False
+
+
+def _relieved(demand: Demand) -> Demand:
+    """The demand as it may be once no node is under pressure any more.
+
+    A spread that honors taints (nodeTaintsPolicy) does not know yet of which domains these nodes are, and can't refuse
+    them.
+    """
+    known = [
+        each
+        for each in demand.topology_constraints
+        if each.in_one_domain or all(node in each.domain_of for node in demand.pressured_nodes)
+    ]
+    eligible = demand.eligible_nodes.union(demand.pressured_nodes)
+    return replace(demand, eligible_nodes=eligible, topology_constraints=tuple(known))
 
 
 def _closed(part: Allocation) -> Allocation:

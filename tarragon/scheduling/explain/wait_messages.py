@@ -47,8 +47,7 @@ def nodes_unavailable(gang: WaitingGang, snapshot: Snapshot) -> WaitReason:
 
 def nodes_under_pressure(gang: WaitingGang, snapshot: Snapshot) -> WaitReason:
     """Say what the gang lacks without nodes under pressure and unavailable ones, and name these."""
-    pressured = {name: reason for demand in gang.demands for name, reason in demand.pressured_nodes.items()}
-    return _nodes_away(gang, snapshot, pressured)
+    return _nodes_away(gang, snapshot, _pressured(gang.demands))
 
 
 def _nodes_away(gang: WaitingGang, snapshot: Snapshot, pressured: Mapping[str, str]) -> WaitReason:
@@ -56,10 +55,8 @@ def _nodes_away(gang: WaitingGang, snapshot: Snapshot, pressured: Mapping[str, s
         node.name: node.unavailable_reason
         for node in snapshot.unavailable_nodes
         if any(node.name in demand.eligible_nodes for demand in gang.demands)
-    } | dict(sorted(pressured.items()))
-    away = [f"node {name} {reason}" for name, reason in reasons.items()]
-    rest = [f"{len(away) - MAX_NAMED_NODES} more"] if len(away) > MAX_NAMED_NODES else []
-    listed = ", ".join([*away[:MAX_NAMED_NODES], *rest])
+    } | dict(pressured)
+    listed = _listed(reasons)
     useful = [node for node in snapshot.nodes if any(node.name in demand.eligible_nodes for demand in gang.demands)]
     if not useful:
         message = f"all nodes that may run it are unavailable: {listed}"
@@ -70,6 +67,18 @@ def _nodes_away(gang: WaitingGang, snapshot: Snapshot, pressured: Mapping[str, s
     )
     message = comparison if lacking is None else lacking.text
     return WaitReason(code=NODES_UNAVAILABLE, message=f"{message}; {listed}")
+
+
+def _pressured(demands: Sequence[Demand]) -> Mapping[str, str]:
+    """Why nodes are no choice only while they are under pressure, by node."""
+    reasons = {name: reason for demand in demands for name, reason in demand.pressured_nodes.items()}
+    return dict(sorted(reasons.items()))
+
+
+def _listed(reasons: Mapping[str, str]) -> str:
+    away = [f"node {name} {reason}" for name, reason in reasons.items()]
+    rest = [f"{len(away) - MAX_NAMED_NODES} more"] if len(away) > MAX_NAMED_NODES else []
+    return ", ".join([*away[:MAX_NAMED_NODES], *rest])
 
 
 def never_fits(gang: WaitingGang, snapshot: Snapshot) -> WaitReason:
@@ -139,6 +148,8 @@ def insufficient_resources(demands: Sequence[Demand], asked: Resources, ledger: 
     if not lacking:
         available = {**free, NVIDIA_GPU: gpus.total} if parts and gpus is not None else free
         lacking.append(_together(demands, asked, available, ledger))
+    if pressured := _pressured(demands):
+        lacking.append(_listed(pressured))
     return WaitReason(code=INSUFFICIENT_RESOURCES, message="; ".join(lacking))
 
 
