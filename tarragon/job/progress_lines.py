@@ -73,6 +73,19 @@ _STEP = _counter_of(r"(?:(?:global|train|training|current|completed)[_ ])?(?P<wo
 _TOTAL_STEPS = re.compile(r"(?<!\w)(?:total|max)[_ ]steps[\"']?\s{0,2}[:=]\s{0,2}(?P<total>\d{1,15})(?![\d.])")
 _STEPS_OF_EPOCH = re.compile(r"[\s,;:-]{0,4}[\[(]\s{0,8}" + _RATIO)
 """What follows the epoch in `Epoch: [3][ 120/5005]` and in `Train Epoch: 1 [6400/60000 (11%)]`."""
+_SHARE = r"\d{1,3}(?:\.\d{1,2})?\s?%"
+_BLOCKS = "█▉▊▋▌▍▎▏░▒▓■□━╸╺─"
+_DRAWN_BAR = re.compile(
+    rf"[\s,;:|-]{{0,4}}(?:{_SHARE}\s{{0,2}})?"
+    rf"(?:\[[#=>.*_ {_BLOCKS}-]{{3,120}}\]|\|[#=>.*_ {_BLOCKS}-]{{3,120}}\||[{_BLOCKS}][{_BLOCKS} ]{{2,120}})"
+    rf"(?:\s{{0,4}}{_SHARE})?"
+)
+"""A bar that a program draws itself, such as `[####    ] 50 %`, `|===>  |`, `█████░░░`."""
+_STEPS_BEHIND_BAR = re.compile(
+    rf"{_DRAWN_BAR.pattern}\s{{0,4}}[\[(]?\s{{0,8}}{_RATIO}[\])]?(?:\s{{0,2}}(?:steps|batches|iterations|iters|it)\b)?",
+    re.IGNORECASE,
+)
+"""What follows the epoch in `epoch 1/3 [####    ] 10/20`."""
 _BARE = re.compile(r"[\[(]?\s{0,6}" + _RATIO + r"[\])]?")
 
 _KERAS = re.compile(
@@ -230,15 +243,24 @@ def _words(text: str) -> ProgressLine | None:
     if first is None or last is None or _OTHER_WORK.search(text[: first.start()]):
         return None
     metrics = _metrics(text)
-    of_epoch = None if epoch is None or step is not None else _STEPS_OF_EPOCH.match(text, epoch.end())
+    of_epoch = None if epoch is None or step is not None else _steps_of_epoch(text, epoch.end())
     if of_epoch is not None and epoch is not None:
         steps = _count(int(of_epoch["done"]), int(of_epoch["total"]))
         return ProgressLine(epoch=_counter(epoch, text), steps=steps, metrics=metrics)
-    if not _FOLLOWS.match(text, last.end()):
+    drawn = _DRAWN_BAR.match(text, step.end()) if epoch is not None and step is not None else None
+    if not _FOLLOWS.match(text, last.end() if drawn is None else drawn.end()):
         return None
     return _of_counters(
         None if epoch is None else _counter(epoch, text), None if step is None else _counter(step, text), metrics
     )
+
+
+def _steps_of_epoch(text: str, end: int) -> re.Match[str] | None:
+    """Return the two numbers behind an epoch, which ends at `end`: what its bar says, or those in brackets."""
+    behind_bar = _STEPS_BEHIND_BAR.match(text, end)
+    if behind_bar is not None and _FOLLOWS.match(text, behind_bar.end()):
+        return behind_bar
+    return _STEPS_OF_EPOCH.match(text, end)
 
 
 def _of_counters(epoch: Count | None, steps: Count | None, metrics: Mapping[str, str]) -> ProgressLine | None:
