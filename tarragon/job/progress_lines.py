@@ -56,8 +56,8 @@ _ESCAPES = re.compile(
 )
 _RANK = re.compile(r"\[(?:(?:[\w.@-]{0,80}@)?\d{1,6},)?(?P<rank>\d{1,6})\](?:<std(?:out|err)>)?:?\s{0,2}(?=[^\s\d\[/])")
 """The tag by which mpirun says which rank has written a line: `[1,0]<stdout>:`, `[0] `."""
-_CUT_WORD = re.compile(r"[^\s|]{0,40}\Z")
-"""The last word of an unfinished line: its number may be half a number."""
+_CUT_WORD = re.compile(r"(?:[^\s|,]|,(?=\d|\Z)){0,40}\Z")
+"""The last word of an unfinished line: its number may be half a number. A comma may be inside of a number: `1,000`."""
 
 _RATIO = r"(?P<done>\d{1,15})\s{0,8}(?:/|of|out of)\s{0,8}(?P<total>\d{1,15})(?![\d/]|[.:]\d)"
 
@@ -135,12 +135,14 @@ _MULTIPLES = {"k": 1_000, "M": 1_000_000, "G": 1_000_000_000, "T": 1_000_000_000
 
 
 def progress_line(line: str, *, is_cut: bool = False) -> ProgressLine:
-    """Return what the line says. `is_cut` says that its end is missing, as it is still being written."""
-    for state in _states(line, is_cut=is_cut):
-        found = _read(state)
-        if found is not _NOTHING:
-            return found
-    return _NOTHING
+    """Return what the line says. `is_cut` says that its end is missing, as it is still being written.
+
+    Metrics are mostly at the end of a bar: those that are cut are the ones of the state before.
+    """
+    read = (found for state in _states(line, is_cut=is_cut) if (found := _read(state)) is not _NOTHING)
+    last = next(read, _NOTHING)
+    before = next(read, _NOTHING) if is_cut else _NOTHING
+    return replace(last, metrics={**before.metrics, **last.metrics}) if _are_of_one_bar(before, last) else last
 
 
 def is_only_progress(line: str) -> bool:
@@ -160,6 +162,16 @@ def is_only_progress(line: str) -> bool:
 # --------------------------------------------------------------------------------------------------- what a line shows
 
 
+def _are_of_one_bar(before: ProgressLine, after: ProgressLine) -> bool:
+    """Whether one is a state of a bar and the other a later one. The last one of Keras 2 may have other metrics."""
+    one, other = ((line.is_bar, line.is_before_end, _total(line.epoch), _total(line.steps)) for line in (before, after))
+    return one == other
+
+
+def _total(count: Count | None) -> int | None:
+    return None if count is None else count.total
+
+
 def _states(line: str, *, is_cut: bool) -> Iterator[str]:
     """Yield the last states of a line that a program has overwritten again and again, the last one first."""
     tag = _RANK.match(line[:128])
@@ -167,7 +179,9 @@ def _states(line: str, *, is_cut: bool) -> Iterator[str]:
         return
     if line.startswith("{") and len(line) <= MAX_JSON_LENGTH:
         line = render_line(line)
-    *earlier, last = line[-_TAIL:].rstrip("\r\n").split("\r")
+    end = line[-_TAIL:]
+    # Behind a carriage return at the end of an unfinished line, the next state begins: the one before it is whole.
+    *earlier, last = (end if is_cut else end.rstrip("\r\n")).split("\r")
     states = [*earlier, _CUT_WORD.sub("", last) if is_cut else last]
     if len(line) > _TAIL:
         states = states[1:]  # its beginning is missing

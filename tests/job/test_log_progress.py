@@ -442,6 +442,38 @@ def test_an_unfinished_line_ends_before_its_last_word() -> None:
     assert amount_text(LogProgress().after(["Epoch 1/2", bars], is_cut=True).progress(NOW)) == "step 9/20 (45 %)"  # type: ignore[arg-type]
 
 
+def progress_of_unfinished(text: str) -> tuple[str, str]:
+    """The amount and the loss that the end of a line says which is still being written."""
+    progress = LogProgress().after([text], is_cut=True).progress(NOW)
+    return ("", "") if progress is None else (amount_text(progress), progress.loss)
+
+
+@pytest.mark.parametrize(
+    ("text", "amount", "loss"),
+    [
+        ("\repoch 1/3 [##  ] 9/20 loss=0.120\repoch 1/3 [##  ] 10/20 loss=0.1", "step 10/60 (16 %)", "0.120"),
+        ("\repoch 1/3 step 12 of 20, loss=0.120\repoch 1/3 step 13 of 20, loss=0.1", "step 13/60 (21 %)", "0.120"),
+        ("\repoch 1/3 step 13 of 20, loss=0.100 ", "step 13/60 (21 %)", "0.100"),
+        ("\repoch 1/3 step 13 of 20, loss=0.100,acc=0.9", "step 13/60 (21 %)", "0.100"),
+        ("\repoch 1/3 step 13 of 20, loss=0.100 acc=0.9", "step 13/60 (21 %)", "0.100"),
+        ("\repoch 1/3 step 13 of 20, loss=0.100\r", "step 13/60 (21 %)", "0.100"),
+        ("\repoch 1/3 step 1 of 1,0", "", ""),
+        ("\repoch 1/3 step 13 of 20, loss=0.1", "step 13/60 (21 %)", ""),
+        ("\repoch 1/3 step 20 of 20, loss=0.120\repoch 2/3 step 1 of 20, loss=0.1", "step 21/60 (35 %)", "0.120"),
+        ("\repoch 1/3 step 13 of 20, loss=0.120\repoch 1/3 val [#  ] 1/5 loss=0.1", "step 13/60 (21 %)", "0.120"),
+        ("\repoch 1/3 step 3 of 5, loss=0.120\repoch 1/3 step 13 of 20, loss=0.1", "step 13/60 (21 %)", ""),
+    ],
+)
+def test_an_unfinished_line_says_its_last_loss_that_is_surely_whole(text: str, amount: str, loss: str) -> None:
+    assert progress_of_unfinished(text) == (amount, loss)
+
+
+def test_the_end_of_an_epoch_does_not_take_its_loss_from_a_bar_that_sums_over_workers() -> None:
+    bars = "\r60/60 [====] - ETA: 0s - loss: 2.566\r60/60 [====] - 1s 9ms/step - loss: 0.5"
+
+    assert progress_of_unfinished(bars) == ("step 60/60 (100 %)", "")
+
+
 def test_the_last_state_of_a_line_of_megabytes_is_found_at_once() -> None:
     line = "".join(f"\r {i // 10_000}%|███| {i}/1000000 [00:12<00:20, 3.1it/s]" for i in range(100_000))
     start = process_time()
