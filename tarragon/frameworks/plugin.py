@@ -349,6 +349,10 @@ def _no_needs_of_image(_: Sequence[ast.Module], __: int) -> Iterator[NeededVaria
     return iter(())
 
 
+def _has_all_replicas(_: Sequence[ast.Module], __: TrainingJob) -> Iterator[ScriptMistake]:
+    return iter(())
+
+
 def _one_program(_: TrainingJob, __: ReplicaType) -> int:
     return 1
 
@@ -438,3 +442,5 @@ class Framework:
         _no_needs_of_image
     )
     """What it needs in a recent image, whose packages nobody has looked at."""
+    missing_replicas: Callable[[Sequence[ast.Module], TrainingJob], Iterator[ScriptMistake]] = _has_all_replicas
+    """What the job lacks, as command-line options made it of a script, for a program of these modules."""

@@ -53,6 +53,7 @@ def remedy(line: str) -> str:
             "ValueError: … you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset.",
             "Keras 3 can't train a model under ParameterServerStrategy",
         ),
+        ("ValueError: There must be at least one ps.", "needs a parameter server and a worker, and the job has no ps"),
         ("AttributeError: module 'keras.utils' has no attribute 'experimental'", "under ParameterServerStrategy"),
         ("ImportError: Keras cannot be imported. Check that it is installed.", "asks for Keras 2, which /envs/tf"),
         (

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,37 @@ def test_a_script_that_imports_keras_itself_is_warned_before_it_goes_to_a_cluste
     assert "warning: Keras 3 can't train a model under MultiWorkerMirroredStrategy" in printed.err
     assert "import it with `from tensorflow import keras`" in printed.err
     assert "TF_USE_LEGACY_KERAS" not in printed.out
+
+
+SERVERS = "tf.distribute.experimental.ParameterServerStrategy(resolver)"
+
+
+@pytest.mark.parametrize(
+    ("options", "added"),
+    [
+        (("--workers", "2"), "add --ps 1 --chief"),
+        (("--workers", "2", "--chief"), "add --ps 1"),
+        (("--workers", "2", "--ps", "1"), "add --chief"),
+        (("--workers", "2", "--ps", "1", "--chief"), ""),
+    ],
+)
+def test_a_script_with_parameter_servers_is_warned_of_a_job_without_them(
+    shell: Shell, options: Sequence[str], added: str
+) -> None:
+    shell.file("ps.py", f"import tensorflow as tf\n{SERVERS}\n")
+
+    printed = shell("run", "ps.py", *options, "--dry-run").err.splitlines()
+
+    warned = [line for line in printed if "ParameterServerStrategy" in line or line.startswith("  add ")]
+    assert [line.strip() for line in warned if line.startswith("  add ")] == ([added] if added else [])
+    assert bool(warned) == bool(added)
+
+
+@pytest.mark.parametrize("other", ["SimpleClusterResolver(spec)", "MultiWorkerMirroredStrategy()"])
+def test_a_script_that_may_do_without_servers_of_the_job_is_not_warned(shell: Shell, other: str) -> None:
+    shell.file("ps.py", f"import tensorflow as tf\n{SERVERS}\ntf.distribute.{other}\n")
+
+    assert "ParameterServerStrategy" not in shell("run", "ps.py", "--workers", "2", "--dry-run").err
 
 
 def test_two_runs_of_a_script_at_once_have_two_names(shell: Shell) -> None:

@@ -29,6 +29,7 @@ from tarragon.cli.manifest.local_images import (
     commands_of_operator,
     image_map,
     missing_commands,
+    missing_replica_warnings,
     other_installation_warnings,
     script_needs,
     shipped_script_needs,
@@ -225,6 +226,7 @@ def _loaded(
             *notes,
             *([FORMER_SPELLING] if env.environments else []),
             *source.warnings([*decoded.warnings, *unused_volumes(job)]),
+            *_replica_notes(framework, name, decoded),
             *adapted.notes,
         ],
         replaces_finished=changes.replaces_finished,
@@ -306,6 +308,11 @@ def _needs_on_a_cluster(framework: Framework, job: JsonObject, file: str, decode
         return NO_NEEDS
     images, _ = image_map(embedded_home(), {})
     return shipped_script_needs(job, framework, images, Path(file), _most_replicas(decoded))
+
+
+def _replica_notes(framework: Framework, file: str, decoded: DecodedJob) -> Iterator[str]:
+    if is_script(file) and decoded.job is not None:
+        yield from missing_replica_warnings(framework, decoded.job, Path(file))
 
 
 def _most_replicas(decoded: DecodedJob) -> int:

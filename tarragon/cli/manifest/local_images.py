@@ -21,7 +21,7 @@ from tarragon.cli.targets.environment import (
 from tarragon.frameworks.image_software import ImageSoftware
 from tarragon.frameworks.plugin import DiscoveryConfig, Framework
 from tarragon.frameworks.script_needs import NeededVariable, ScriptMistake
-from tarragon.job.model import Replica, ReplicaSpec
+from tarragon.job.model import Replica, ReplicaSpec, TrainingJob
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.pod_validation import main_container
 from tarragon.localcluster.home.home import Home
@@ -160,6 +160,12 @@ def shipped_script_needs(
             own = frozenset(str(each.get("name")) for each in container.get("env") or ())
             found += _open_needs(framework.script_needs_of_image(programs, replicas), own, "pip install")
     return _as_script_needs(found)
+
+
+def missing_replica_warnings(framework: Framework, job: TrainingJob, script: Path) -> Iterator[str]:
+    """Warns if the options that made a job of the script leave out replicas that it needs."""
+    for mistake in framework.missing_replicas(parsed_programs([str(script)], Path()), job):
+        yield _note(mistake)
 
 
 def _is_chosen(framework: Framework, image: str) -> bool:

@@ -24,6 +24,7 @@ from tarragon.frameworks.tensorflow.fields import KIND, MAIN_CONTAINER, PORT_NAM
 from tarragon.frameworks.tensorflow.keras_bars import sums_metrics
 from tarragon.frameworks.tensorflow.legacy_keras import script_needs, script_needs_of_image
 from tarragon.frameworks.tensorflow.log_causes import LOG_CAUSES
+from tarragon.frameworks.tensorflow.parameter_servers import missing_replicas
 from tarragon.frameworks.tensorflow.replica_list import default_server
 from tarragon.frameworks.tensorflow.replica_list.replicas import without_scaled_size
 from tarragon.frameworks.tensorflow.replica_types import ROLES, START_ORDER
@@ -85,6 +86,7 @@ TENSORFLOW = Framework(
     script_needs=script_needs,
     bars_sum_metrics=sums_metrics,
     script_needs_of_image=script_needs_of_image,
+    missing_replicas=missing_replicas,
 )
 
 MLKUBE = replace(

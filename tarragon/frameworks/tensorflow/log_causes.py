@@ -94,6 +94,11 @@ LOG_CAUSES: Sequence[LogCause] = (
         'read it with os.environ.get("TF_CONFIG"), or run several replicas (of a script: --workers 2)',
     ),
     LogCause(
+        r"ValueError: There must be at least one (?P<name>ps|worker)\.",
+        "ParameterServerStrategy needs a parameter server and a worker, and the job has no {name}",
+        "add replicas of the types PS and Worker (of a script: --ps 1 --workers 2 --chief)",
+    ),
+    LogCause(
         r"No worker known as",
         "a worker that is not in its TF_CONFIG connected to a parameter server",
         "submit the job again with the largest number of workers that it may have",
