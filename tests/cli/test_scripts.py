@@ -121,6 +121,53 @@ def test_a_dry_run_has_the_variables_that_the_script_is_said_to_get(shell: Shell
 STRATEGY = "tf.distribute.MultiWorkerMirroredStrategy()"
 
 
+@pytest.mark.parametrize(
+    ("text", "args", "named"),
+    [
+        ("", ["--data", "data"], "data"),
+        ("", ["--data=data", "sizes"], "data and sizes"),
+        ("import os\nos.listdir('data')", [], "data"),
+        ("PLACE = 'data'\nfor i in range(3): open(f'{PLACE}/{i}'); open(PLACE)", [], "data"),
+        ("open(f'data/{1}.csv')", [], "data"),
+        ("import os\nopen(os.path.join(os.path.dirname(__file__), 'sizes'))", [], "sizes"),
+        ("from pathlib import Path\nPath(__file__).parent / 'data'", [], "data"),
+        ("parser.add_argument('--data', default='data')", [], "data"),
+    ],
+)
+def test_data_beside_a_script_is_noted_before_the_script_goes_to_a_cluster(
+    shell: Shell, text: str, args: list[str], named: str
+) -> None:
+    shell.file("train.py", text)
+    shell.file("sizes", "3")
+    (shell.folder / "data").mkdir()
+
+    here = shell("run", "train.py", "--dry-run", "--", *args)
+    there = shell("--context", "prod", "run", "train.py", "--dry-run", "--", *args)
+
+    [note] = [line for line in there.err.splitlines() if "on this machine but" in line]
+    assert note.startswith(f"note: {named} exist")
+    assert "on this machine but" not in here.err
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("split = 'data'; load(split=split)", ["--", "3", "missing", "-v", "."]),
+        ("import os\nos.makedirs('data')\nopen('data')", []),
+        ("open('sizes', 'w')", []),
+        ("open('data')", ["--image", "registry.example.com/own:1"]),
+        ("((", []),
+    ],
+)
+def test_what_the_script_may_not_need_of_this_machine_is_not_noted(shell: Shell, text: str, options: list[str]) -> None:
+    shell.file("train.py", text)
+    shell.file("sizes", "3")
+    shell.file("3", "")
+    (shell.folder / "data").mkdir()
+
+    assert "on this machine but" not in shell("--context", "prod", "run", "train.py", "--dry-run", *options).err
+
+
 def test_a_script_that_goes_to_a_cluster_has_the_variables_that_it_needs_there(shell: Shell) -> None:
     shell.file("keras.py", f"import tensorflow as tf\n{STRATEGY}\ntf.keras.Model().fit()\n")
 

@@ -36,7 +36,7 @@ from tarragon.cli.manifest.local_images import (
     software_warnings,
     volumes_of_operator,
 )
-from tarragon.cli.manifest.local_paths import local_only_files, this_machine
+from tarragon.cli.manifest.local_paths import has_image_only, local_only_files, names_a_file, this_machine
 from tarragon.cli.manifest.missing_scripts import missing_scripts
 from tarragon.cli.manifest.overrides import (
     set_path,
@@ -45,6 +45,8 @@ from tarragon.cli.manifest.overrides import (
     with_environment,
     without_gpus,
 )
+from tarragon.cli.manifest.script_data import local_data
+from tarragon.cli.manifest.script_imports import parsed_programs
 from tarragon.cli.manifest.script_manifest import NO_OPTIONS, ScriptOptions, is_script, script_manifest
 from tarragon.cli.manifest.variables import (
     FORMER_SPELLING,
@@ -62,6 +64,7 @@ from tarragon.cli.output.words import count, joined
 from tarragon.cli.output.yaml_style import yaml_dump
 from tarragon.frameworks.dialect_detection import LAST_APPLIED_ANNOTATION
 from tarragon.frameworks.plugin import Framework
+from tarragon.frameworks.script_job import SCRIPT_VOLUME
 from tarragon.job.annotations import IDEMPOTENCY_KEY_ANNOTATION
 from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS, SERVICES
 from tarragon.kube.meta import CustomObject, JsonObject, Resource
@@ -289,6 +292,7 @@ def _for_a_cluster(
     """
     notes = [*source.warnings([*mount_problems(job, volumes_of_operator(decoded))])]
     notes += source.warnings(local_only_files(job, this_machine()))
+    notes += _data_notes(job, source.file.name, changes.script.args)
     notes += [
         f"warning: {flag} works only on this machine: it is ignored on {target.name}"
         for flag, mapped in (("--image-env", changes.environments), ("--volume", changes.volumes))
@@ -300,6 +304,21 @@ def _for_a_cluster(
     needs = _needs_on_a_cluster(framework, job, source.file.name, decoded)
     job = with_environment(job, needs.variables, framework.main_container)
     return _Adapted(job=job, manifest=job, notes=[*notes, *needs.notes])
+
+
+def _data_notes(job: JsonObject, file: str, args: Sequence[str]) -> Iterator[str]:
+    """Notes data beside a script, which its code does not bring along. `local_only_files` reports the other words."""
+    if not is_script(file) or not has_image_only(job, SCRIPT_VOLUME):
+        return
+    words = [word for word in args if not names_a_file(word.rpartition("=")[2])]
+    found = local_data(Path(file), words, parsed_programs([file], Path()))
+    if found:
+        exist, travel, them = ("exists", "does", "it") if len(found) == 1 else ("exist", "do", "them")
+        yield (
+            f"note: {joined(found, most=3)} {exist} on this machine but {travel} not travel to the cluster with "
+            f"{Path(file).name}, which seems to read {them}; put {them} into an image (--image) or on a volume: "
+            "`tarragon docs howto/data`"
+        )
 
 
 def _needs_on_a_cluster(framework: Framework, job: JsonObject, file: str, decoded: DecodedJob) -> ScriptNeeds:

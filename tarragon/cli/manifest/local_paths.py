@@ -62,6 +62,19 @@ def local_only_files(job: JsonObject, machine: LocalMachine) -> Iterator[Problem
                     )
 
 
+def has_image_only(job: JsonObject, volume: str) -> bool:
+    """Whether all containers start from a well-known public image alone, in its own folder: mounts are `volume`."""
+    for _, template in pod_templates(job):
+        containers: Json = template["spec"].get("containers")
+        for container in containers if isinstance(containers, list) else ():
+            mounts: Json = container.get("volumeMounts") or []
+            if _PUBLIC.fullmatch(str(container.get("image") or "")) is None or container.get("workingDir"):
+                return False
+            if any(mount.get("name") != volume for mount in mounts):
+                return False
+    return True
+
+
 def _missing_file(word: str, container: JsonObject, machine: LocalMachine) -> str | None:
     """Returns the local path of a file that the container will not have, or None."""
     is_public = _PUBLIC.fullmatch(str(container.get("image") or "")) is not None
@@ -77,13 +90,14 @@ def _missing_file(word: str, container: JsonObject, machine: LocalMachine) -> st
     else:
         container_path = posixpath.normpath(posixpath.join(str(container.get("workingDir") or ""), word))
         local_path = posixpath.normpath(posixpath.join(machine.folder, word))
-        is_missing = is_public and _names_a_file(word)
+        is_missing = is_public and names_a_file(word)
     if not is_missing or _is_mounted(container_path, container) or not machine.exists(local_path):
         return None
     return local_path
 
 
-def _names_a_file(word: str) -> bool:
+def names_a_file(word: str) -> bool:
+    """Whether a word of a command is taken for a file by its look alone."""
     return word.startswith(("./", "../")) or word.endswith(_SOURCES)
 
 
