@@ -179,3 +179,18 @@ def test_submit_and_its_trial_by_the_server_warn_and_what_is_in_file_is_there(sh
             "Secret token",
         ]
     assert "not found" not in again.err
+
+
+def test_of_a_scripts_missing_secret_the_command_is_named_that_creates_it(shell: Shell) -> None:
+    script = shell.file("train.py", "print(1)")
+    wanted = ("--env-from", "secret/tracker", "--env-from", "configmap/rates")
+
+    tried = shell("submit", script, *wanted, "--dry-run=server", "-o", "name")
+    submitted = shell("submit", script, *wanted)
+
+    waits = "not found in namespace default; pods that use it do not start until it exists; create it: kubectl"
+    for ended in (tried, submitted):
+        assert [line for line in ended.err.splitlines() if " not found in " in line] == [
+            f"warning: Secret tracker {waits} -n default create secret generic tracker --from-literal KEY=VALUE",
+            f"warning: ConfigMap rates {waits} -n default create configmap rates --from-file FILE",
+        ]

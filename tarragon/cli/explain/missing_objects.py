@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from types import MappingProxyType
+
+from tarragon.cli.manifest.dependencies import creation_command
 
 _NOT_FOUND = re.compile(
     r"\b(?P<kind>secret|configmap|persistentvolumeclaim|serviceaccount)s? \"(?P<name>[a-z0-9][a-z0-9.-]*)\" not found"
@@ -11,21 +12,13 @@ _NOT_FOUND = re.compile(
 _NO_KEY = re.compile(
     r"couldn't find key (?P<key>\S+) in (?P<kind>Secret|ConfigMap) (?P<namespace>[a-z0-9-]+)/(?P<name>[a-z0-9.-]+)"
 )
-_CREATION = MappingProxyType(
-    {
-        "secret": "kubectl -n {namespace} create secret generic {name} --from-literal KEY=VALUE",
-        "configmap": "kubectl -n {namespace} create configmap {name} --from-file FILE",
-        "persistentvolumeclaim": "kubectl -n {namespace} apply -f FILE, which has a PersistentVolumeClaim {name}",
-        "serviceaccount": "kubectl -n {namespace} create serviceaccount {name}",
-    }
-)
 
 
 def missing_object_remedy(message: str, namespace: str) -> str:
     """Says how to create the object that the message misses, or to add the key; empty if it misses none."""
     missing = _NOT_FOUND.search(message)
     if missing is not None:
-        command = _CREATION[missing["kind"]].format(namespace=namespace, name=missing["name"])
+        command = creation_command(missing["kind"], namespace, missing["name"])
         return f"create it, and pods that wait for it start by themselves: {command}"
     key = _NO_KEY.search(message)
     if key is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tarragon.base.errors import Problem
 from tarragon.cli.jobview.pod_templates import pod_templates
@@ -32,8 +33,16 @@ _OF_SOURCES: Mapping[str, tuple[Resource[PartialObjectMetadata], str]] = {
     "configMap": (CONFIG_MAPS, "name"),
 }
 
-_WAITS = "pods that use it do not start until it exists: create it, or add it to FILE"
-_REFUSED = "no pod can be created until it exists: create it, or add it to FILE"
+_WAITS = "pods that use it do not start until it exists"
+_REFUSED = "no pod can be created until it exists"
+_CREATION = MappingProxyType(
+    {
+        "secret": "kubectl -n {namespace} create secret generic {name} --from-literal KEY=VALUE",
+        "configmap": "kubectl -n {namespace} create configmap {name} --from-file FILE",
+        "persistentvolumeclaim": "kubectl -n {namespace} apply -f FILE, which has a PersistentVolumeClaim {name}",
+        "serviceaccount": "kubectl -n {namespace} create serviceaccount {name}",
+    }
+)
 
 _CREATED_BY_CLUSTER = frozenset({(SERVICE_ACCOUNTS.kind, "default"), (CONFIG_MAPS.kind, "kube-root-ca.crt")})
 """Objects that the cluster creates in every new namespace."""
@@ -52,10 +61,28 @@ class Dependency:
         return self.resource.kind, self.name
 
 
+def creation_command(kind: str, namespace: str, name: str) -> str:
+    """Returns the command that creates an object of one of the kinds that pods use."""
+    return _CREATION[kind.lower()].format(namespace=namespace, name=name)
+
+
+def problem_of_manifest(need: Dependency, namespace: str) -> Problem:
+    return Problem(need.path, _missing(need, namespace), f"{_effect(need)}: create it, or add it to FILE")
+
+
+def problem_of_script(need: Dependency, namespace: str) -> Problem:
+    """Names no path, since the manifest of a script is not seen, and no FILE, to which nothing can be added."""
+    command = creation_command(need.resource.kind, namespace, need.name)
+    return Problem("", _missing(need, namespace), f"{_effect(need)}; create it: {command}")
+
+
 async def missing_dependencies(
-    reader: ClusterReader, job: JsonObject, brought: Collection[tuple[str, str]]
+    reader: ClusterReader,
+    job: JsonObject,
+    brought: Collection[tuple[str, str]],
+    problem_of: Callable[[Dependency, str], Problem] = problem_of_manifest,
 ) -> list[Problem]:
-    """Returns a Problem for each missing object.
+    """Returns a Problem for each missing object, worded by `problem_of`.
 
     `brought` are the objects in FILE. Objects that the user may not read count as existing.
     """
@@ -66,7 +93,7 @@ async def missing_dependencies(
             first.setdefault(need.id, need)
     keys = ((need.resource, Key(namespace, need.name)) for need in first.values())
     found = await asyncio.gather(*(may_exist(reader, *each) for each in keys))
-    return [_problem(need, namespace) for need, is_there in zip(first.values(), found, strict=True) if not is_there]
+    return [problem_of(need, namespace) for need, is_there in zip(first.values(), found, strict=True) if not is_there]
 
 
 def dependencies_of(job: JsonObject) -> Iterator[Dependency]:
@@ -108,9 +135,12 @@ async def may_exist(reader: ClusterReader, resource: Resource[PartialObjectMetad
     return True
 
 
-def _problem(need: Dependency, namespace: str) -> Problem:
-    remedy = _REFUSED if need.resource is SERVICE_ACCOUNTS else _WAITS
-    return Problem(need.path, f"{need.resource.kind} {need.name} not found in namespace {namespace}", remedy)
+def _missing(need: Dependency, namespace: str) -> str:
+    return f"{need.resource.kind} {need.name} not found in namespace {namespace}"
+
+
+def _effect(need: Dependency) -> str:
+    return _REFUSED if need.resource is SERVICE_ACCOUNTS else _WAITS
 
 
 def _named(

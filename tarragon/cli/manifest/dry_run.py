@@ -107,7 +107,7 @@ async def warn_of_missing(target: ClusterTarget, several: Sequence[LoadedJob], c
     }
     async with target.writing(clock) as http:
         for loaded in several:
-            for problem in await missing_dependencies(http, loaded.job, brought):
+            for problem in await missing_dependencies(http, loaded.job, brought, loaded.missing_object_problem):
                 note(f"warning: {problem}")
             companions = [body for each in several for _, body in each.companions]
             for problem in () if target.is_local else await unbindable_claims(http, loaded.job, companions):

@@ -17,6 +17,7 @@ from tarragon.base.errors import Problem, TarragonError
 from tarragon.base.escaping import escaped_line
 from tarragon.cli.jobview.pod_templates import pod_templates
 from tarragon.cli.jobview.target import ClusterTarget
+from tarragon.cli.manifest.dependencies import Dependency, problem_of_manifest, problem_of_script
 from tarragon.cli.manifest.files import UnreadableFile, display_name, read_file
 from tarragon.cli.manifest.kubectl_export import as_new_job, as_new_object
 from tarragon.cli.manifest.local_images import (
@@ -128,6 +129,11 @@ class LoadedJob:
     @property
     def is_script(self) -> bool:
         return bool(self.documents)
+
+    @property
+    def missing_object_problem(self) -> Callable[[Dependency, str], Problem]:
+        """Words the problem of an object that the pods use and that does not exist."""
+        return problem_of_script if self.is_script else problem_of_manifest
 
 
 def load(target: ClusterTarget, settings: GlobalOptions, name: str, changes: Overrides) -> LoadedJob:

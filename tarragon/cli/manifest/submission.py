@@ -193,7 +193,7 @@ class Submitter:
         if loaded.is_script:
             for resource, body in loaded.companions:
                 await self._give_to_job(resource, body, loaded, job)
-        for problem in await missing_dependencies(self.cluster, loaded.job, ()):
+        for problem in await missing_dependencies(self.cluster, loaded.job, (), loaded.missing_object_problem):
             self.note(f"warning: {problem}")
         if not self.target.is_local:  # the embedded cluster binds every claim to a folder
             for problem in await unbindable_claims(self.cluster, loaded.job, ()):
