@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from types import MappingProxyType
 
 
 class ExitClass(Enum):
@@ -36,6 +38,10 @@ class ExitCodeTable:
             return ExitClass.RETRYABLE
         return self.default_for_signals if code >= 128 else ExitClass.PERMANENT  # noqa: PLR2004 - 128+n: ended by signal n
 
+
+CRASH_SIGNALS: Mapping[int, str] = MappingProxyType({132: "SIGILL", 135: "SIGBUS", 136: "SIGFPE", 139: "SIGSEGV"})
+"""Exit codes of programs that a signal ended for a fault of their own. They had no time to say anything about it,
+unlike those that abort (SIGABRT)."""
 
 SINCE_TRAINING_OPERATOR_1_5 = ExitCodeTable(frozenset({130, 137, 138, 143}), ExitClass.RETRYABLE)
 """kubeflow/common since 0.4.3: every end by a signal is retryable."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tarragon.job import conditions
+from tarragon.job.exit_codes import CRASH_SIGNALS
 from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
 from tarragon.job.replica_state import PodTermination
@@ -63,25 +64,29 @@ def _failure(status: JobStatus) -> StatusReason:
 
 def describe_failure(replica: Replica, failure: FirstFailure | PodTermination) -> str:
     """Describe a failure in one line: the replica, its exit code and the last line of its output."""
-    killed = _killed(failure)
-    if killed:
-        return f"{replica}: exit code {failure.exit_code} (killed: {killed})"
+    ended = _ended_by_signal(failure)
+    if ended:
+        return f"{replica}: exit code {failure.exit_code} ({ended})"
     code = "" if failure.exit_code is None else f"exit code {failure.exit_code}"
     return ": ".join(part for part in (str(replica), code or failure.reason, last_words(failure)) if part)
 
 
 def last_words(failure: FirstFailure | PodTermination) -> str:
-    """The line of its output that says most of the failure; empty if an external signal killed the replica."""
-    return "" if _killed(failure) else telling_line(failure.message)[:_LAST_LINE]
+    """The line of its output that says most of the failure; empty if a signal ended the replica."""
+    return "" if _ended_by_signal(failure) else telling_line(failure.message)[:_LAST_LINE]
 
 
 def _end(first: FirstFailure) -> str:
     return describe_failure(first.replica, first)
 
 
-def _killed(first: FirstFailure | PodTermination) -> str:
-    """The external signal that killed the replica. In that case its last output does not explain the failure."""
-    signal = _SIGNAL_OF_EXIT_CODE.get(first.exit_code or 0, "")
-    if not signal or first.reason not in {"", "Error", _OUT_OF_MEMORY}:
+def _ended_by_signal(first: FirstFailure | PodTermination) -> str:
+    """The signal that ended the replica. In that case its last output does not explain the failure."""
+    code = first.exit_code or 0
+    if first.reason not in {"", "Error", _OUT_OF_MEMORY}:
         return ""
-    return f"{signal}; often out of memory" if signal == "SIGKILL" and first.reason != _OUT_OF_MEMORY else signal
+    if code in CRASH_SIGNALS:
+        return f"ended by {CRASH_SIGNALS[code]}"
+    signal = _SIGNAL_OF_EXIT_CODE.get(code, "")
+    often = "; often out of memory" if signal == "SIGKILL" and first.reason != _OUT_OF_MEMORY else ""
+    return f"killed: {signal}{often}" if signal else ""

@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from tarragon.cli.jobview.causes import ReplicaEnd, ReplicaEnvironment, probable_causes
-from tarragon.cli.jobview.exits import code_text, explain_exit
+from tarragon.cli.jobview.exits import code_text, crash_advice, explain_exit, is_restart_forbidden
 from tarragon.cli.report.numbers import final_metrics
 from tarragon.frameworks.registry import FRAMEWORKS
 from tarragon.job.excerpt import telling_excerpt
 from tarragon.job.exit_codes import SINCE_TRAINING_OPERATOR_1_5, UP_TO_TRAINING_OPERATOR_1_4
+from tarragon.job.model import RestartPolicy
 from tests.conftest import ROOT
 
 OUTPUTS = ROOT / "tests" / "data" / "mpi" / "output"
@@ -276,6 +277,22 @@ def test_an_exit_code_has_a_class_and_a_story(code: int | None, reason: str, kin
 def test_the_class_of_a_crash_depends_on_the_generation_of_the_job() -> None:
     assert explain_exit(139, "", SINCE_TRAINING_OPERATOR_1_5).kind == "retryable"
     assert explain_exit(139, "", UP_TO_TRAINING_OPERATOR_1_4).kind == "permanent"
+
+
+@pytest.mark.parametrize("code", [132, 134, 135, 136, 139])
+def test_a_crash_is_shown_by_python_and_not_helped_by_a_restart(code: int) -> None:
+    crash = explain_exit(code, "", SINCE_TRAINING_OPERATOR_1_5)
+
+    assert not is_restart_forbidden(crash, RestartPolicy.NEVER)
+    assert "-e PYTHONFAULTHANDLER=1" in crash_advice(crash, ["about to"])
+    assert not crash_advice(crash, ["Fatal Python error: Segmentation fault", "Current thread …"])
+
+
+def test_a_killed_program_has_no_stack_to_show_and_may_be_restarted() -> None:
+    killed = explain_exit(137, "", SINCE_TRAINING_OPERATOR_1_5)
+
+    assert is_restart_forbidden(killed, RestartPolicy.NEVER)
+    assert not crash_advice(killed, [])
 
 
 @pytest.mark.parametrize(

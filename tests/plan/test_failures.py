@@ -48,14 +48,22 @@ def test_under_never_the_failure_of_any_replica_fails_the_job(name: str) -> None
     assert (world.events[-1].type, world.events[-1].reason) == ("Warning", "TFJobFailed")
 
 
-def test_the_last_words_of_who_was_killed_are_not_told_as_its_reason() -> None:
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (137, "worker-1 was killed (SIGKILL, exit code 137)"),
+        (139, "worker-1 was ended by SIGSEGV (exit code 139)"),
+        (134, "worker-1 failed with exit code 134: step 7 of 60, loss 0.125"),
+    ],
+)
+def test_the_last_words_of_who_was_killed_are_not_told_as_its_reason(code: int, message: str) -> None:
     world = running({"Worker": 2})
-    world.exit("dist-worker-1", 137, message="step 7 of 60, loss 0.125")
+    world.exit("dist-worker-1", code, message="step 7 of 60, loss 0.125")
     world.settle()
 
     failed = world.status.condition("Failed")
     assert failed is not None
-    assert failed.message == "worker-1 was killed (SIGKILL, exit code 137)"
+    assert failed.message == message
 
 
 def test_of_a_line_that_was_drawn_over_only_what_was_seen_last_is_told() -> None:

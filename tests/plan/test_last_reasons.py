@@ -29,6 +29,7 @@ def test_a_job_whose_time_was_over_before_it_got_its_image_says_so_ever_after() 
     ("code", "reason", "word", "message"),
     [
         (137, "OOMKilled", "OOMKilled", "worker-0: exit code 137 (killed: SIGKILL)"),
+        (139, "Error", "Error", "worker-0: exit code 139 (ended by SIGSEGV)"),
         (1, "Error", "Error", "worker-0: exit code 1: step 9"),
     ],
 )

@@ -89,7 +89,7 @@ def test_under_never_a_crashed_worker_fails_the_job_and_is_named(first: str, sec
     world.settle_and_wait()
 
     assert world.tarragon["state"] == "Failed"
-    assert message(world, "Failed") == "worker-1 failed with exit code 139"
+    assert message(world, "Failed") == "worker-1 was ended by SIGSEGV (exit code 139)"
     assert world.status.first_failure is not None
     assert world.status.first_failure.replica == world.replica(WORKER_1)
 

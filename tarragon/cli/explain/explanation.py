@@ -19,7 +19,13 @@ from tarragon.cli.explain.quotas import is_quota_limited
 from tarragon.cli.explain.replica_output import quiet_lines, running_outputs
 from tarragon.cli.jobview import schema
 from tarragon.cli.jobview.causes import ReplicaEnd, ReplicaEnvironment, probable_causes
-from tarragon.cli.jobview.exits import end_text, explain_exit, is_restart_forbidden, restart_forbidden_text
+from tarragon.cli.jobview.exits import (
+    crash_advice,
+    end_text,
+    explain_exit,
+    is_restart_forbidden,
+    restart_forbidden_text,
+)
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.progress import STOPPING, wait_of
 from tarragon.cli.jobview.queueing import wait_cause
@@ -250,6 +256,7 @@ def _failure(failure: FirstFailure, job: ClusterJob, local: LocalFacts) -> Itera
     if is_restart_forbidden(known, policy):
         yield f"  {restart_forbidden_text(job.helpful_restart_policy, job.restart_policy_field(failure.replica))}"
     lines = telling_excerpt(local.failure_output or failure.message.split("\n"), LOG_LINES)
+    yield from (f"  {advice}" for advice in [crash_advice(known, lines)] if advice)
     yield from (f"  │ {terminal_text(short_line(line, LINE_LENGTH), colors=False)}" for line in lines)
     end = ReplicaEnd(
         lines=lines,

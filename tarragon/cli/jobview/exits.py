@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tarragon.job.exit_codes import ExitClass, ExitCodeTable
+from tarragon.job.exit_codes import CRASH_SIGNALS, ExitClass, ExitCodeTable
 from tarragon.job.model import RestartPolicy
 
 FIRST_SIGNAL = 128
@@ -30,6 +31,10 @@ _SIGNALS = MappingProxyType(
         25: ("SIGXFSZ", "the file size limit was exceeded"),
     }
 )
+
+_CRASHES = frozenset({*CRASH_SIGNALS, FIRST_SIGNAL + 6})
+_FAULTHANDLER = "Fatal Python error"
+"""Begins what Python's faulthandler prints."""
 
 _WORDS = MappingProxyType(
     {
@@ -74,6 +79,8 @@ class ExitMeaning:
 
     text: str
     kind: str
+    is_crash: bool = False
+    """Whether a fault of the program's own ended it, in native code, as it would after a restart."""
 
 
 def explain_exit(code: int | None, reason: str, table: ExitCodeTable) -> ExitMeaning:
@@ -93,7 +100,7 @@ def explain_exit(code: int | None, reason: str, table: ExitCodeTable) -> ExitMea
         return ExitMeaning(text=_NEVER_STARTED[reason], kind="never started")
     if code is None:
         return ExitMeaning(text="its end was not observed: its node or kubelet went away", kind="lost")
-    return ExitMeaning(text=code_text(code), kind=_kind(code, table))
+    return ExitMeaning(text=code_text(code), kind=_kind(code, table), is_crash=code in _CRASHES)
 
 
 def end_text(code: int | None, meaning: ExitMeaning, policy: RestartPolicy | None) -> str:
@@ -104,7 +111,8 @@ def end_text(code: int | None, meaning: ExitMeaning, policy: RestartPolicy | Non
 
 def is_restart_forbidden(reason: ExitMeaning, policy: RestartPolicy | None) -> bool:
     """Whether a restart could have helped, but the restart policy forbids it."""
-    return reason.kind in {ExitClass.RETRYABLE.value, _USER_RETRYABLE} and policy is RestartPolicy.NEVER
+    could_help = reason.kind in {ExitClass.RETRYABLE.value, _USER_RETRYABLE} and not reason.is_crash
+    return could_help and policy is RestartPolicy.NEVER
 
 
 def restart_forbidden_text(helpful: RestartPolicy, field_path: str) -> str:
@@ -114,6 +122,13 @@ def restart_forbidden_text(helpful: RestartPolicy, field_path: str) -> str:
     """
     setting = f": --set {field_path}={helpful}, or this field in the manifest" if field_path else ""
     return f"It was not restarted because its restartPolicy is Never; {helpful} restarts after such an end{setting}."
+
+
+def crash_advice(meaning: ExitMeaning, lines: Sequence[str]) -> str:
+    """Says how to see where the program crashed; empty if it did not, or if its last lines show that."""
+    if not meaning.is_crash or any(_FAULTHANDLER in line for line in lines):
+        return ""
+    return "Started with -e PYTHONFAULTHANDLER=1, Python prints its stack at such an end."
 
 
 def exit_text(code: int | None) -> str:

@@ -9,6 +9,7 @@ from tarragon.base.errors import Problem
 from tarragon.cli.jobview.causes import ReplicaEnd, ReplicaEnvironment, probable_causes
 from tarragon.cli.jobview.exits import (
     ExitMeaning,
+    crash_advice,
     end_text,
     explain_exit,
     is_restart_forbidden,
@@ -165,6 +166,7 @@ def _about(failure: ReplicaFailure, end: FinishedJob, paint: Paint) -> Iterator[
     if is_restart_forbidden(explanation, policy):
         yield restart_forbidden_text(end.helpful_restart_policy, end.restart_policy_field(failure.replica))
     raw = telling_excerpt([*(end.tails.get(failure.replica) or failure.message.split("\n"))], LAST_LINES)
+    yield from filter(None, [crash_advice(explanation, raw)])
     for line in raw:
         shown = terminal_text(short_line(line, LINE_LENGTH), colors=paint is not uncolored)
         yield f"  {paint('│', 'dim')} {shown}"

@@ -12,6 +12,7 @@ from itertools import takewhile
 from tarragon.base.time_arithmetic import MAX_TIME, add_seconds
 from tarragon.frameworks.plugin import JobObservation, Verdict
 from tarragon.job.annotations import is_elastic_by_restart, restarts_as_gang
+from tarragon.job.exit_codes import CRASH_SIGNALS
 from tarragon.job.lost_peer import has_lost_peer
 from tarragon.job.model import Replica, ReplicaType, SuccessPolicy
 from tarragon.job.phase import JobSignal, Phase
@@ -198,8 +199,8 @@ def _cause(member: ReplicaState) -> str:
         why = (ending.reason, name_replicas(ending.caused_by) if ending.caused_by else "")
         return f"was disrupted ({': '.join(filter(None, why))})"
     summary = _failure(ending)
-    if ending.exit_code in KILL_SIGNALS:
-        return summary  # The last output of a killed program does not explain its end.
+    if ending.exit_code in KILL_SIGNALS or ending.exit_code in CRASH_SIGNALS:
+        return summary  # The last output of a program that a signal ended does not explain its end.
     last = telling_line(ending.message)[-MAX_LAST_LINE_LENGTH:]
     return f"{summary}: {last}" if last else summary
 
@@ -209,6 +210,8 @@ def _failure(ending: PodTermination) -> str:
         return f"failed ({ending.reason or 'no exit code'})"
     if ending.exit_code in KILL_SIGNALS and ending.reason in {"", "Error"}:
         return f"was killed ({KILL_SIGNALS[ending.exit_code]}, exit code {ending.exit_code})"
+    if ending.exit_code in CRASH_SIGNALS and ending.reason in {"", "Error"}:
+        return f"was ended by {CRASH_SIGNALS[ending.exit_code]} (exit code {ending.exit_code})"
     # Almost every failure has the reason Error, which explains nothing.
     why = f" ({ending.reason})" if ending.reason not in {"", "Error"} else ""
     return f"failed with exit code {ending.exit_code}{why}"
