@@ -298,7 +298,7 @@ def test_a_failure_is_told_with_its_last_lines_and_what_usually_helps() -> None:
 def test_who_ran_out_of_the_memory_of_this_machine_is_not_told_to_raise_a_limit(shell: Shell) -> None:
     told = shell("run", shell.file("job.yaml", worker_job("digits", "raise MemoryError"))).out
 
-    assert "use a smaller batch or fewer replicas: this machine has no more memory" in told
+    assert "use a smaller batch or fewer replicas: perhaps this machine had no more (`free -h`)" in told
     assert "of a script: --memory" in told
     assert "limits.memory" not in told
 

@@ -25,7 +25,8 @@ _DOCKERFILE_INSTALL = "in the image's Dockerfile: pip install"
 _OF_AN_IMAGE = ReplicaEnvironment(name="its image", install=_DOCKERFILE_INSTALL)
 
 _MEMORY_OF_THIS_MACHINE = (
-    ": this machine has no more memory, and enforces no limits. A replica that requests memory "
+    ": perhaps this machine had no more (`free -h`), or your shell sets a limit (`ulimit -v`); "
+    "resources.limits are not enforced here. A replica that requests memory "
     "(resources.requests.memory, of a script: --memory) waits until it is free"
 )
 _PATHS_OF_THIS_MACHINE = "a relative path starts at workingDir, or else at the folder from which tarragon was run"
