@@ -426,7 +426,8 @@ def test_ctrl_c_stops_the_job(shell: Shell) -> None:
     assert ended.code == 130
     assert "Stopping tfjob/digits" in ended.err
     assert "Stopped tfjob/digits: the job is deleted, its logs are kept." in ended.err
-    assert re.search(r"^worker-0   Running   \d+s ago +step \d+$", ended.err, re.MULTILINE)
+    shown = r"^When Ctrl-C was pressed:\nREPLICA .*\nworker-0   Running   \d+s ago +step \d+$"
+    assert re.search(shown, ended.err, re.MULTILINE)
     assert shell("list").err == "No jobs in namespace default; -A shows all\n"
     assert "[worker-0] step 2" in shell("logs", "digits").out
 

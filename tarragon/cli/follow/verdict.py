@@ -197,7 +197,7 @@ def _say(message: str, commands: Iterable[str], rows: Sequence[str] = ()) -> Non
     if message:
         print_message(message)
     if rows:
-        print_note("\n".join(["", *rows]))
+        print_note("\n".join(["", "When Ctrl-C was pressed:", *rows]))
     suggestions = list(commands)
     if suggestions:
         print_note("\n".join(["", *suggestions]))
