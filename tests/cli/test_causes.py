@@ -43,6 +43,7 @@ def remedy(line: str) -> str:
             "AttributeError: module 'tensorflow._api.v2.train' has no attribute 'AdamOptimizer'",
             "TensorFlow 2 has removed AdamOptimizer",
         ),
+        ("EOFError: EOF when reading a line", "the program asked for input, as input() does, and a job has none"),
         ("AttributeError: module 'tensorflow' has no attribute 'contrib'", "has removed tf.contrib"),
         ("ModuleNotFoundError: No module named 'tensorflow.contrib'", "has removed tf.contrib"),
         ("ModuleNotFoundError: No module named 'tensorflow'", "TensorFlow is not installed in /envs/tf, which ran"),

@@ -73,6 +73,11 @@ _GENERAL: Sequence[LogCause] = (
         "{getting}; if {name} is your own file, set workingDir or PYTHONPATH to its folder (-e PYTHONPATH=FOLDER)",
     ),
     LogCause(
+        r"EOFError: EOF when reading a line",
+        "the program asked for input, as input() does, and a job has none: nobody is at its terminal",
+        "read it from arguments (of a script: behind --), variables (-e KEY=VALUE) or a file",
+    ),
+    LogCause(
         r"(?i)address already in use|No address added|Failed to add port to server",
         "a port is already in use",
         "`ss -ltnp` shows which process uses it; the port that the operator gave the replica is reserved for it",
