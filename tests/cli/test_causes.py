@@ -337,3 +337,22 @@ def test_a_misspelled_module_is_not_handed_to_pip() -> None:
     )
     assert "did you mean" not in remedy("numpy") + remedy("my_own_layers")
     assert "python my_own_layers; if my_own_layers is your own file" in remedy("my_own_layers")
+
+
+@pytest.mark.parametrize("module", ["utils", "utils.data", "model", "config", "train"])
+def test_a_module_with_a_name_that_everybody_uses_is_not_looked_for_on_pypi(module: str) -> None:
+    [cause] = probable_causes(
+        ReplicaEnd(lines=[f"ModuleNotFoundError: No module named '{module}'"], environment=ENVIRONMENT)
+    )
+
+    name = module.partition(".")[0]
+    assert cause.summary.startswith(f"Python did not find the module {name}, which is usually a file or folder of your")
+    assert f"put {name} there" in cause.remedy
+    assert "install" not in cause.remedy
+
+
+@pytest.mark.parametrize("module", ["utils_of_mine", "datasets", "toolset"])
+def test_a_module_whose_name_only_begins_like_these_may_be_a_package(module: str) -> None:
+    assert found(f"ModuleNotFoundError: No module named '{module}'") == [
+        f"the module {module} is not installed in {FOLDER}, which ran this replica"
+    ]

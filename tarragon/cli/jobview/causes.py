@@ -66,7 +66,16 @@ _KNOWN_MODULES = (
 )
 """Modules that trainings import, for names that are misspelled."""
 
+_OWN_MODULES = "utils?|helpers?|common|config|settings|data|dataset|models?|train|lib|src|tools|core"
+"""Names that people give to modules of their own. What is on PyPI under such a name is something else."""
+
 _GENERAL: Sequence[LogCause] = (
+    LogCause(
+        rf"{MISSING_MODULE}(?P<name>{_OWN_MODULES})\b",
+        "Python did not find the module {name}, which is usually a file or folder of your own",
+        "Python searches the script's folder: put {name} there, or set PYTHONPATH to the folder that contains it "
+        "(-e PYTHONPATH=FOLDER)",
+    ),
     LogCause(
         MISSING_MODULE + r"(?P<name>\w+)",
         "the module {name} is not installed in {environment}, which ran this replica",
