@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 _READERS = frozenset(
@@ -19,8 +19,9 @@ _READERS = frozenset(
         *("TFRecordDataset", "TextLineDataset", "ImageFolder", "flow_from_directory"),
     }
 )
-_MAKERS = frozenset({"mkdir", "makedirs"})
-"""A folder that the script makes need not travel."""
+_MAKERS = re.compile(r"mkdir|makedirs|touch|rename|replace|write_(?:text|bytes)|save\w*|to_(?:csv|json|parquet|pickle)")
+"""What the script makes itself need not travel; it is here since an earlier run."""
+_WRITING = re.compile(r"[wax]b?t?\+?b?")
 _NUMBER = re.compile(r"[-+.\d]*")
 _LONGEST = 200
 
@@ -66,54 +67,59 @@ def _is_below(name: str, found: dict[str, None]) -> bool:
 
 def _read_names(program: ast.Module) -> Iterator[str]:
     """Yields the literals that the program passes to functions that read, directly or by a variable's name."""
-    variables = {
-        target.id: node.value
-        for node in ast.walk(program)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+    variables = _variables(program)
     for node in ast.walk(program):
         match node:
-            case ast.Call(func=func, args=[first, *rest]) if _name(func) in _READERS and not _writes(rest, node):
+            case ast.Call(func=func, args=[first, *rest]) if _name(func) in _READERS and not _opens_to_write(node):
                 for each in (first, *(rest if _name(func) == "join" else ())):
-                    yield from _text(variables.get(each.id, each) if isinstance(each, ast.Name) else each)
+                    yield from _text(each, variables)
             case ast.Call(func=ast.Attribute(attr="add_argument"), keywords=keywords):
                 for keyword in keywords:
-                    yield from _text(keyword.value) if keyword.arg == "default" else ()
+                    yield from _text(keyword.value, {}) if keyword.arg == "default" else ()
             case ast.BinOp(op=ast.Div(), right=ast.Constant() as right):
-                yield from _text(right)
+                yield from _text(right, {})
             case _:
                 pass
 
 
 def _made_names(program: ast.Module) -> Iterator[str]:
+    """Yields the literals that the program passes to functions that write, or to a Path that does."""
+    variables = _variables(program)
     for node in ast.walk(program):
         match node:
-            case ast.Call(func=ast.Attribute(attr="mkdir", value=ast.Call(args=[first, *_]))):
-                yield from _text(first)
-            case ast.Call(func=func, args=[first, *_]) if _name(func) in _MAKERS:
-                yield from _text(first)
+            case ast.Call(func=func, args=args) if _MAKERS.fullmatch(_name(func)) or _opens_to_write(node):
+                path = [func.value] if isinstance(func, ast.Attribute) else []
+                for each in (*path, *args[:2]):
+                    yield from _text(each, variables)
             case _:
                 pass
 
 
-def _writes(rest: Sequence[ast.expr], call: ast.Call) -> bool:
+def _variables(program: ast.Module) -> Mapping[str, ast.expr]:
+    return {
+        target.id: node.value
+        for node in ast.walk(program)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _opens_to_write(call: ast.Call) -> bool:
     """Whether it opens a file to write it, by its mode."""
-    modes = [*rest[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
-    return (
-        any(
-            isinstance(mode, ast.Constant) and isinstance(mode.value, str) and mode.value[:1] in {"w", "a", "x"}
-            for mode in modes
-        )
-        and _name(call.func) == "open"
-    )
+    if _name(call.func) != "open":
+        return False
+    modes = [*call.args[:2], *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
+    return any(isinstance(mode, ast.Constant) and _WRITING.fullmatch(str(mode.value)) for mode in modes)
 
 
-def _text(node: ast.expr) -> Iterator[str]:
-    """Yields a literal; of an f-string the folder with which it begins."""
-    match node:
+def _text(node: ast.expr, variables: Mapping[str, ast.expr]) -> Iterator[str]:
+    """Yields a literal, or that of a variable or Path; of an f-string the folder with which it begins."""
+    value = variables.get(node.id, node) if isinstance(node, ast.Name) else node
+    match value:
         case ast.Constant(value=str(text)):
+            yield text
+        case ast.Call(func=func, args=[ast.Constant(value=str(text))]) if _name(func) == "Path":
             yield text
         case ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]) if "/" in text:
             yield text.rpartition("/")[0]
