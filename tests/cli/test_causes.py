@@ -315,6 +315,8 @@ def test_a_log_that_never_says_done_has_the_numbers_that_it_said_last() -> None:
     assert final_metrics(["step 5 accuracy=0.5", bar, "bye"]) == [("accuracy", "0.9"), ("loss", "0.3")]
     assert final_metrics(["step 3 of 3, loss 0.033", "bye"]) == [("loss", "0.033")]
     assert final_metrics(["loss 0.1 accuracy 0.9"]) == [("accuracy", "0.9"), ("loss", "0.1")]
+    assert final_metrics(["val loss 0.3 -0.2"]) == [("loss", "0.3")]
+    assert final_metrics(["[loss=0.1] (acc/loss: 0.2)"]) == [("loss", "0.1"), ("acc/loss", "0.2")]
 
 
 @pytest.mark.parametrize(

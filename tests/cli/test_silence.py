@@ -32,7 +32,9 @@ from tests.operator.stage import group, job
 
 
 def output(replica: Replica, **fields: Any) -> ReplicaOutput:
-    return replace(ReplicaOutput(replica=replica, at=at(0), last_line="step 3/10", longest_pause=1.0), **fields)
+    """It started a minute before, and printed every second."""
+    said = ReplicaOutput(replica=replica, at=at(0), started=at(-60), last_line="step 3/10", longest_pause=1.0)
+    return replace(said, **fields)
 
 
 def test_a_replica_that_printed_nothing_for_long_is_named_with_its_last_line() -> None:
@@ -63,6 +65,13 @@ def test_while_others_print_only_a_replica_that_had_a_pace_is_named() -> None:
     never = output(worker(2), last_line="", longest_pause=None)
 
     assert quiet_replicas([talking, stopped, never], at(100)) == [stopped]
+
+
+def test_a_replica_that_leaves_printing_to_the_chief_after_its_start_is_not_named() -> None:
+    chief, other = output(worker(0), at=at(99)), output(worker(1), started=at(-1), longest_pause=0.3)
+
+    assert quiet_replicas([chief, other], at(100)) == []
+    assert quiet_replicas([replace(chief, at=at(1)), other], at(100)) != []
 
 
 def running_job(progress: Progress | None = None) -> ClusterJob:

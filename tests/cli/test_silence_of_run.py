@@ -60,6 +60,15 @@ def test_replicas_that_start_and_reported_progress_are_no_silence() -> None:
     assert moments(silence, 120) == [110]
 
 
+def test_a_job_is_not_silent_while_what_a_replica_prints_cannot_be_read() -> None:
+    silence = watch()
+    silence.unreadable(worker(1))
+    assert moments(silence, 300) == []
+
+    silence.printed(worker(1), ["back"], 300)
+    assert moments(silence, 1000, since=300) == [900]
+
+
 def test_nothing_is_said_of_a_job_that_waits() -> None:
     waits = progress({worker(0): pod(worker(0), waiting("ContainerCreating"))})
 

@@ -99,6 +99,7 @@ def _stored_output(nodes: Path, run: StoredRun) -> ReplicaOutput:
     return ReplicaOutput(
         replica=run.replica,
         at=dt.datetime.fromtimestamp(max(run.started, written_at(run)), dt.UTC),
+        started=dt.datetime.fromtimestamp(run.started, dt.UTC),
         last_line=shown_line(line.text for line in lines),
         longest_pause=longest_pause(_times(lines)),
         pid=_process_of(nodes, run),
@@ -108,12 +109,19 @@ def _stored_output(nodes: Path, run: StoredRun) -> ReplicaOutput:
 def _fetched_outputs(job: ClusterJob, read: Collection[Replica], found: FetchedLogs) -> Iterator[ReplicaOutput]:
     """Yields the outputs by the times of their lines. The notes are about replicas that have not started."""
     streams = {lines[0].replica: lines for lines in found.streams if lines}  # the main container's is the last one
+    started = job.status.start_time
     for replica, lines in streams.items():
         if times := _times(lines):
-            last = shown_line(line.text for line in lines)
-            yield ReplicaOutput(replica=replica, at=times[-1], last_line=last, longest_pause=longest_pause(times))
-    if job.status.start_time is not None and not found.notes:
-        yield from (ReplicaOutput(replica=each, at=job.status.start_time) for each in sorted(set(read) - set(streams)))
+            yield ReplicaOutput(
+                replica=replica,
+                at=times[-1],
+                started=times[0] if started is None else started,
+                last_line=shown_line(line.text for line in lines),
+                longest_pause=longest_pause(times),
+            )
+    if started is not None and not found.notes:
+        silent = sorted(set(read) - set(streams))
+        yield from (ReplicaOutput(replica=each, at=started, started=started) for each in silent)
 
 
 def _times(lines: Sequence[LogLine]) -> Sequence[dt.datetime]:

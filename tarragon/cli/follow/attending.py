@@ -278,6 +278,7 @@ class FollowSession:
 
     def _unread(self, replica: Replica, error: ApiError) -> None:
         """Prints each reason once per replica. On this machine the log is read from the disk instead."""
+        self._silence.unreadable(replica)
         words = unreadable_text(replica, error)
         if not self.target.is_local and words not in self._reported:
             self._reported.add(words)

@@ -28,14 +28,20 @@ class SilenceWatch:
         self._due = FIRST_NOTE
         self._longest = 0.0
         self._lines: dict[Replica, tuple[float, str]] = {}
+        self._unreadable: set[Replica] = set()
         self._seen: object = None
         self._progress: Progress | None = None
 
     def printed(self, replica: Replica, lines: Sequence[str], now: float) -> None:
         """Takes note of new output, whole lines or the end of one that is still being written."""
         self._longest = max(self._longest, now - self._since)
+        self._unreadable.discard(replica)
         self._lines[replica] = (now, shown_line(lines[-MOST_LINES:]) or self._lines.get(replica, (0.0, ""))[1])
         self._begin(now)
+
+    def unreadable(self, replica: Replica) -> None:
+        """Takes note that nobody sees what the replica prints, until something of it is seen."""
+        self._unreadable.add(replica)
 
     def progressed(self, progress: Progress, now: float) -> None:
         """Takes note of a change: replicas that start or end, and reported progress, are no silence."""
@@ -49,6 +55,8 @@ class SilenceWatch:
     def note(self, now: float, why: str) -> str:
         """Returns what to say now; usually empty. `why` is the command that says more."""
         if now - self._since < self._due or self._progress is None or self._progress.state != RUNNING:
+            return ""
+        if any(member.state == RUNNING and member.replica in self._unreadable for member in self._progress.replicas):
             return ""
         passed = span(dt.timedelta(seconds=now - self._since))
         self._due *= 2

@@ -26,18 +26,24 @@ _SHOWN = 100
 class ReplicaOutput:
     """What a running replica has printed. `at` is when it did last; with no `last_line`, when it started.
 
-    `longest_pause` is that between its last lines, in seconds; None if there are too few to tell. `pid` is its process
-    on this machine, 0 elsewhere.
+    `started` is when its run or, where that is not known, the job started. `longest_pause` is that between its last
+    lines, in seconds; None if there are too few to tell. `pid` is its process on this machine, 0 elsewhere.
     """
 
     replica: Replica
     at: dt.datetime
+    started: dt.datetime
     last_line: str = ""
     longest_pause: float | None = None
     pid: int = 0
 
     def silence(self, now: dt.datetime) -> float:
         return max(0.0, (now - self.at).total_seconds())
+
+    @property
+    def has_pace(self) -> bool:
+        """Whether it printed on after its start, when also those print that leave the rest to others."""
+        return self.longest_pause is not None and (self.at - self.started).total_seconds() > MIN_SILENCE
 
     def is_quiet(self, now: dt.datetime) -> bool:
         return self.silence(now) > max(MIN_SILENCE, PAUSES * (self.longest_pause or 0.0))
@@ -57,12 +63,12 @@ def prints_while_training(role: ReplicaRole | None) -> bool:
 def quiet_replicas(outputs: Iterable[ReplicaOutput], now: dt.datetime) -> Sequence[ReplicaOutput]:
     """Returns the quiet replicas, the longest silence first.
 
-    While others print, a replica that never printed twice may be one that leaves that to them.
+    While others print, a replica that printed nothing but at its start may be one that leaves that to them.
     """
     seen = list(outputs)
     quiet = [output for output in seen if output.is_quiet(now)]
     if len(quiet) < len(seen):
-        quiet = [output for output in quiet if output.longest_pause is not None]
+        quiet = [output for output in quiet if output.has_pace]
     return sorted(quiet, key=lambda output: (output.at, output.replica))
 
 

@@ -9,8 +9,8 @@ from tarragon.cli.output.log_lines import last_state
 
 _DONE = re.compile(r"\bdone:", re.IGNORECASE)
 _PAIR = re.compile(
-    r"(?P<name>[A-Za-z_][\w./-]*)(?:\s*[=:]\s*|(?P<gap>(?<=(?i:loss))\s+|(?<=(?i:accuracy))\s+))"
-    r"(?P<value>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?%?)(?![\w.])(?(gap)(?!\s*(?:[-/]\d|(?:of|times)\b)))"
+    r"(?<![\w./-])(?P<name>[A-Za-z_][\w./-]{0,80})(?:\s*[=:]\s*|(?P<gap>(?<=(?i:loss))\s+|(?<=(?i:accuracy))\s+))"
+    r"(?P<value>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?%?)(?![\w.])(?(gap)(?!-\d|\s*(?:/\d|(?:of|times)\b)))"
 )
 """`accuracy=0.9`, `loss: 0.3`, and `loss 0.3` as in the line that the documentation suggests, but not `loss 3 of 5`."""
 _FIRST = ("accuracy", "loss")
