@@ -13,6 +13,7 @@ from tarragon.operator.informers.informers import Informers
 from tarragon.operator.scheduler.snapshot.eligibility import MAX_CACHED, EligibilityCache
 from tarragon.plan.nodes.feasibility import TemplateNodes
 from tarragon.plan.objects.settings import OperatorSettings
+from tarragon.scheduling.api.snapshot import NO_PRESSURE, PressuredNodes
 from tests.localcluster.controllers.world import EmbeddedCluster as Embedded
 from tests.operator.stage import Stage
 
@@ -73,8 +74,8 @@ async def test_a_node_that_changes_changes_the_answers_but_not_those_that_were_g
     assert asked.node_changed(Key("", "a"), node("a", PRESSURE)) == set()
     assert asked.nodes_of(template(), "default") is before
     assert asked.node_changed(Key("", "a"), node("a")) == {asked.constraint_key(template())}
-    assert asked.nodes_of(template(), "default") == TemplateNodes(frozenset({"a"}), {"b": reason})
-    assert before == TemplateNodes(frozenset(), {"a": reason, "b": reason})
+    assert asked.nodes_of(template(), "default") == TemplateNodes(frozenset({"a"}), PressuredNodes({"b": reason}))
+    assert before == TemplateNodes(frozenset(), PressuredNodes({"a": reason, "b": reason}))
     assert asked.nodes_of(tolerant, "default") is tolerated
     asked.node_changed(Key("", "b"), None)
-    assert asked.nodes_of(template(), "default") == TemplateNodes(frozenset({"a"}), {})
+    assert asked.nodes_of(template(), "default") == TemplateNodes(frozenset({"a"}), NO_PRESSURE)

@@ -103,11 +103,11 @@ def pressed(name: str, *others: str, of: str = "memory", **facts: Any) -> Node:
 def test_pressure_keeps_pods_off_a_node_only_while_it_lasts() -> None:
     nodes = [node("a"), pressed("b"), pressed("c", "gpu"), pressed("d", of="disk"), pressed("e", ready="False")]
 
-    assert template_nodes({}, nodes).pressured == {
+    assert template_nodes({}, nodes).pressured.reasons == {
         "b": "has the taint node.kubernetes.io/memory-pressure",
         "d": "has the taint node.kubernetes.io/disk-pressure",
     }
-    assert template_nodes({"spec": {"nodeSelector": {"zone": "x"}}}, nodes).pressured == {}
+    assert template_nodes({"spec": {"nodeSelector": {"zone": "x"}}}, nodes).pressured.reasons == {}
 
 
 def test_pods_that_tolerate_one_pressure_are_kept_off_by_another() -> None:
@@ -115,7 +115,7 @@ def test_pods_that_tolerate_one_pressure_are_kept_off_by_another() -> None:
     nodes = [pressed("a"), pressed("b", "node.kubernetes.io/pid-pressure")]
 
     assert template_nodes({"spec": tolerates_memory}, nodes).eligible == {"a"}
-    assert template_nodes({"spec": tolerates_memory}, nodes).pressured == {
+    assert template_nodes({"spec": tolerates_memory}, nodes).pressured.reasons == {
         "b": "has the taint node.kubernetes.io/pid-pressure"
     }
 

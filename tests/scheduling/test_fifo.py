@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, UserDict
+from collections.abc import ItemsView, Mapping, Sequence
 from dataclasses import replace
 
 from hypothesis import given
@@ -29,6 +29,7 @@ from tarragon.scheduling.api.snapshot import (
     Demand,
     DomainMap,
     NodeState,
+    PressuredNodes,
     RunningGang,
     Snapshot,
     TopologyConstraint,
@@ -289,13 +290,14 @@ def test_with_every_node_cordoned_a_gang_waits_and_the_nodes_are_named() -> None
 
 
 PRESSED = "has the taint node.kubernetes.io/memory-pressure"
+PRESSED_B = PressuredNodes({"b": PRESSED})
 
 
 def test_a_gang_waits_for_nodes_under_pressure_and_does_not_start_there() -> None:
     nodes = [node("a", 2), node("b", 2)]
-    large = gang("large", replace(demand(nodes[:1], 4), pressured_nodes={"b": PRESSED}))
-    too_large = gang("too large", replace(demand(nodes[:1], 5), pressured_nodes={"b": PRESSED}))
-    alone = gang("alone", replace(demand([], 2), pressured_nodes={"b": PRESSED}))
+    large = gang("large", replace(demand(nodes[:1], 4), pressured_nodes=PRESSED_B))
+    too_large = gang("too large", replace(demand(nodes[:1], 5), pressured_nodes=PRESSED_B))
+    alone = gang("alone", replace(demand([], 2), pressured_nodes=PRESSED_B))
     decisions = afresh(fifo)(snapshot(nodes, large, too_large, alone, gang("small", demand(nodes[:1], 1))))
 
     waits = {decision.gang: (decision.code, decision.message) for decision in decisions if isinstance(decision, Defer)}
@@ -309,7 +311,7 @@ def test_a_gang_waits_for_nodes_under_pressure_and_does_not_start_there() -> Non
 
 def test_a_gang_that_waits_for_room_is_told_of_free_nodes_under_pressure() -> None:
     nodes = [node("a", 2, used=2), node("b", 2)]
-    waits = gang("waits", replace(demand(nodes[:1], 2), pressured_nodes={"b": PRESSED}))
+    waits = gang("waits", replace(demand(nodes[:1], 2), pressured_nodes=PRESSED_B))
     (decision,) = afresh(fifo)(snapshot(nodes, waits))
 
     assert isinstance(decision, Defer)
@@ -317,10 +319,32 @@ def test_a_gang_that_waits_for_room_is_told_of_free_nodes_under_pressure() -> No
     assert decision.message.endswith(f"; node b {PRESSED}")
 
 
+class Counted(UserDict[str, str]):
+    """Counts how often it is read as a whole."""
+
+    readings = 0
+
+    def items(self) -> ItemsView[str, str]:
+        self.readings += 1
+        return super().items()
+
+
+def test_nodes_under_pressure_are_gone_through_once_for_all_demands() -> None:
+    """Of thousands of gangs each would else make a set of hundreds of nodes, and compare it with those of others."""
+    reasons = Counted({"b": PRESSED})
+    pressed = PressuredNodes(reasons)
+    first, *others = [replace(demand([], size), pressured_nodes=pressed) for size in (1, 1, 2)]
+
+    assert reasons.readings == 1
+    assert [each.shape_key == first.shape_key for each in others] == [True, False]
+    relieved = replace(first, pressured_nodes=PressuredNodes({"c": PRESSED}))
+    assert relieved.shape_key != first.shape_key
+
+
 def test_how_a_gang_is_spread_may_be_decided_by_nodes_under_pressure() -> None:
     """With nodeTaintsPolicy: Honor they are in no domain while it lasts."""
     spread = TopologyConstraint(domain_of=DomainMap({}), counted_types=frozenset({WORKER}), max_skew=1)
-    limited = replace(demand([], 2), pressured_nodes={"b": PRESSED}, topology_constraints=(spread,))
+    limited = replace(demand([], 2), pressured_nodes=PRESSED_B, topology_constraints=(spread,))
     (decision,) = afresh(fifo)(snapshot([node("b", 2)], gang("job", limited)))
 
     assert isinstance(decision, Defer)
@@ -332,7 +356,7 @@ def test_how_a_gang_is_spread_may_be_decided_by_nodes_under_pressure() -> None:
 
 def test_a_gang_may_wait_for_nodes_of_both_kinds() -> None:
     gone = [NodeState(name="a", capacity={NVIDIA_GPU: 2}, free={}, unavailable_reason="is not ready")]
-    both = gang("job", replace(demand(gone, 4), pressured_nodes={"b": PRESSED}))
+    both = gang("job", replace(demand(gone, 4), pressured_nodes=PRESSED_B))
     (decision,) = afresh(fifo)(Snapshot(now=NOON, nodes=[node("b", 2)], unavailable_nodes=gone, waiting=[both]))
 
     assert isinstance(decision, Defer)

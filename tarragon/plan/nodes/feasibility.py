@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from tarragon.kube.scheduling.node_affinity import matches_required_affinity, mi
 from tarragon.kube.scheduling.taints import HARD_EFFECTS, is_tolerated, untolerated_taint
 from tarragon.plan.nodes.replica_requests import pod_spec
 from tarragon.plan.nodes.storage import VolumeTopology
+from tarragon.scheduling.api.snapshot import PressuredNodes
 
 MAX_LISTED = 3
 """How many nodes and reasons are listed when no node is eligible for a pod."""
@@ -45,8 +46,7 @@ class TemplateNodes:
 
     eligible: frozenset[str]
     """These include nodes that are temporarily unavailable: the scheduler excludes them when it assigns nodes."""
-    pressured: Mapping[str, str]
-    """The nodes that refuse the pods only while they are under pressure, each with the reason."""
+    pressured: PressuredNodes
 
 
 def template_nodes(
@@ -62,7 +62,7 @@ def template_nodes(
             eligible.add(node.metadata.name)
         elif reason := pressure_reason(spec, node):
             pressured[node.metadata.name] = reason
-    return TemplateNodes(frozenset(eligible), pressured)
+    return TemplateNodes(frozenset(eligible), PressuredNodes(pressured))
 
 
 def pressure_reason(spec: PodSpec, node: Node) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from operator import attrgetter
 
 from tarragon.base.resources import Resources
@@ -79,6 +80,24 @@ class TopologyConstraint:
     """Whether all replicas must be in one domain (pod affinity)."""
 
 
+@dataclass(frozen=True)
+class PressuredNodes:
+    """The nodes that are not eligible only while they are under pressure. Demands share one object, as each set is made
+    once for all of them.
+    """
+
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """The reason of each node: `has the taint …`."""
+
+    @cached_property
+    def pairs(self) -> frozenset[tuple[str, str]]:
+        """The nodes with their reasons. The set is compared with itself and hashed in no time."""
+        return frozenset(self.reasons.items())
+
+
+NO_PRESSURE = PressuredNodes()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
     """A group of equal replicas: the resources that each needs, and the nodes on which it may run."""
@@ -97,8 +116,7 @@ class Demand:
     """The size to which the gang may grow on idle resources. A value below `requested` means `requested`."""
     ineligible_reason: str = ""
     """If no node is eligible, the reasons that the nodes give."""
-    pressured_nodes: Mapping[str, str] = field(default_factory=dict)
-    """The nodes that are not eligible only while they are under pressure, each with the reason: `has the taint …`."""
+    pressured_nodes: PressuredNodes = field(default=NO_PRESSURE)
     affinity_reason: str = ""
     """How pods of others restrict the eligible nodes. This may change while the nodes stay the same."""
     node_scores: Mapping[str, int] = field(default_factory=dict)
@@ -118,9 +136,8 @@ class Demand:
         each = frozenset(self.resources.items())
         preference = frozenset(self.node_scores.items())
         counts, messages = (self.minimum, self.requested, self.maximum), (self.ineligible_reason, self.affinity_reason)
-        pressure = frozenset(self.pressured_nodes.items())
         role = (self.type, self.decides, self.is_anchor, self.share)
-        nodes = (self.eligible_nodes, pressure)
+        nodes = (self.eligible_nodes, self.pressured_nodes.pairs)
         shape = (role, each, counts, nodes, preference, self.topology_constraints, messages)
         object.__setattr__(self, "shape_key", shape)
 

@@ -297,7 +297,7 @@ class SchedulingCycle:
             return None
         if self.snapshot.unavailable_nodes and is_feasible(smallest, self._with_all_nodes()):
             return wait_messages.nodes_unavailable(gang, self.snapshot)
-        is_pressure_in_the_way = any(demand.pressured_nodes for demand in smallest)
+        is_pressure_in_the_way = any(demand.pressured_nodes.reasons for demand in smallest)
         if is_pressure_in_the_way and is_feasible([_relieved(each) for each in smallest], self._with_all_nodes()):
             return wait_messages.nodes_under_pressure(gang, self.snapshot)
         return wait_messages.blocked_by_affinity(gang) or wait_messages.never_fits(gang, self.snapshot)
@@ -326,9 +326,9 @@ def _relieved(demand: Demand) -> Demand:
     known = [
         each
         for each in demand.topology_constraints
-        if each.in_one_domain or all(node in each.domain_of for node in demand.pressured_nodes)
+        if each.in_one_domain or all(node in each.domain_of for node in demand.pressured_nodes.reasons)
     ]
-    eligible = demand.eligible_nodes.union(demand.pressured_nodes)
+    eligible = demand.eligible_nodes.union(demand.pressured_nodes.reasons)
     return replace(demand, eligible_nodes=eligible, topology_constraints=tuple(known))
 
 

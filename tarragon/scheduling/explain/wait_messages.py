@@ -71,7 +71,7 @@ def _nodes_away(gang: WaitingGang, snapshot: Snapshot, pressured: Mapping[str, s
 
 def _pressured(demands: Sequence[Demand]) -> Mapping[str, str]:
     """Why nodes are no choice only while they are under pressure, by node."""
-    reasons = {name: reason for demand in demands for name, reason in demand.pressured_nodes.items()}
+    reasons = {name: reason for demand in demands for name, reason in demand.pressured_nodes.reasons.items()}
     return dict(sorted(reasons.items()))
 
 

@@ -26,7 +26,7 @@ from tarragon.plan.nodes.preferences import sum_scores
 from tarragon.plan.nodes.replica_requests import group_request
 from tarragon.plan.nodes.storage import claim_names
 from tarragon.scheduling.api.gpu_shares import VgpuShare
-from tarragon.scheduling.api.snapshot import Demand
+from tarragon.scheduling.api.snapshot import NO_PRESSURE, Demand
 
 Demands = Sequence[Demand]
 MAX_SHARED_DEMANDS = 4096
@@ -177,7 +177,9 @@ class DemandCache:
             maximum=max_replicas(candidate.job, template.group),
             eligible_nodes=nodes.eligible if company is None else company.constraints.eligible,
             ineligible_reason="" if nodes.eligible else self._eligibility.ineligible_reason(template.group.template),
-            pressured_nodes=nodes.pressured if company is None or not company.constraints.narrowing_message else {},
+            pressured_nodes=nodes.pressured
+            if company is None or not company.constraints.narrowing_message
+            else NO_PRESSURE,
             affinity_reason="" if company is None else company.constraints.narrowing_message,
             node_scores=liked
             if company is None or not company.node_scores

@@ -20,6 +20,7 @@ from tarragon.plan.nodes.feasibility import (
 from tarragon.plan.nodes.preferences import Scores, has_preferred_node_affinity, score_by_nodes
 from tarragon.plan.nodes.replica_requests import pod_spec
 from tarragon.plan.nodes.storage import volume_topologies
+from tarragon.scheduling.api.snapshot import PressuredNodes
 
 MAX_CACHED = 512
 """Maximum number of cached answers; the size of each grows with the number of nodes."""
@@ -127,11 +128,12 @@ def _with_node(spec: PodSpec, nodes: TemplateNodes, name: str, new: Node | None)
     eligible, pressured = nodes.eligible, nodes.pressured
     if is_eligible != (name in eligible):
         eligible = eligible | {name} if is_eligible else eligible - {name}
-    if pressure != pressured.get(name, ""):
-        pressured = {**pressured}  # thousands of entries: a copy is many times as fast as a comprehension
-        pressured.pop(name, None)
+    if pressure != pressured.reasons.get(name, ""):
+        reasons = {**pressured.reasons}  # thousands of entries: a copy is many times as fast as a comprehension
+        reasons.pop(name, None)
         if pressure:
-            pressured[name] = pressure
+            reasons[name] = pressure
+        pressured = PressuredNodes(reasons)
     if eligible is nodes.eligible and pressured is nodes.pressured:
         return nodes
     return TemplateNodes(eligible, pressured)
