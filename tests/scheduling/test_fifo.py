@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.base.resources import NVIDIA_GPU, add_resources
+from tarragon.base.resources import CPU, NVIDIA_GPU, add_resources
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.frameworks.tensorflow.replica_types import PS
 from tarragon.job.model import Replica, ReplicaType
@@ -317,6 +317,47 @@ def test_a_gang_that_waits_for_room_is_told_of_free_nodes_under_pressure() -> No
     assert isinstance(decision, Defer)
     assert decision.code == INSUFFICIENT_RESOURCES
     assert decision.message.endswith(f"; node b {PRESSED}")
+
+
+def test_nodes_under_pressure_that_are_too_small_are_not_waited_for() -> None:
+    nodes = [node("a", 2, used=2), NodeState(name="cpu", capacity={CPU: 8000}, free={CPU: 8000}), node("small", 1)]
+    pressed = PressuredNodes({"cpu": PRESSED, "small": PRESSED})
+    sizes = (2, 1)
+    gangs = [gang("job", replace(demand(nodes[:1], 1, each=size), pressured_nodes=pressed)) for size in sizes]
+    large, least = (afresh(fifo)(snapshot(nodes, each))[0] for each in gangs)
+
+    assert isinstance(large, Defer)
+    assert large.message == f"the job needs 0.002 {NVIDIA_GPU}; free: 0.001 {NVIDIA_GPU}"
+    assert isinstance(least, Defer)
+    assert least.message.endswith(f"; node small {PRESSED}")
+    assert "node cpu" not in least.message
+
+
+def test_a_job_that_needs_nodes_under_pressure_is_told_only_of_those_that_its_replicas_fit() -> None:
+    nodes = [node("a", 2), NodeState(name="cpu", capacity={CPU: 8000}, free={CPU: 8000}), node("b", 2)]
+    on_gpus = replace(demand(nodes[:1], 4), pressured_nodes=PressuredNodes({"cpu": PRESSED, "b": PRESSED}))
+    (decision,) = afresh(fifo)(snapshot(nodes, gang("job", on_gpus)))
+
+    assert isinstance(decision, Defer)
+    assert decision.code == NODES_UNAVAILABLE
+    assert decision.message.endswith(f"; node b {PRESSED}")
+    assert "node cpu" not in decision.message
+
+
+def test_of_many_nodes_under_pressure_the_first_are_named_and_the_others_counted() -> None:
+    names = [f"p{number}" for number in range(7)]
+    nodes = [node("a", 2, used=2), *(node(name, 2) for name in names)]
+    before, behind = (PressuredNodes(dict.fromkeys(each, PRESSED)) for each in (names[:5], names[2:]))
+    job = gang(
+        "job",
+        replace(demand(nodes[:1], 1), pressured_nodes=behind),
+        replace(demand(nodes[:1], 1, kind=PS), pressured_nodes=before),
+    )
+    (decision,) = afresh(fifo)(snapshot(nodes, job))
+
+    assert isinstance(decision, Defer)
+    named = ", ".join(f"node {name} {PRESSED}" for name in names[:4])
+    assert decision.message.endswith(f"; {named}, 3 more")
 
 
 class Counted(UserDict[str, str]):

@@ -90,6 +90,10 @@ class PressuredNodes:
     """The reason of each node: `has the taint …`."""
 
     @cached_property
+    def names(self) -> frozenset[str]:
+        return frozenset(self.reasons)
+
+    @cached_property
     def pairs(self) -> frozenset[tuple[str, str]]:
         """The nodes with their reasons. The set is compared with itself and hashed in no time."""
         return frozenset(self.reasons.items())

@@ -299,7 +299,7 @@ class SchedulingCycle:
             return wait_messages.nodes_unavailable(gang, self.snapshot)
         is_pressure_in_the_way = any(demand.pressured_nodes.reasons for demand in smallest)
         if is_pressure_in_the_way and is_feasible([_relieved(each) for each in smallest], self._with_all_nodes()):
-            return wait_messages.nodes_under_pressure(gang, self.snapshot)
+            return wait_messages.nodes_under_pressure(gang, self.snapshot, self._empty_cluster)
         return wait_messages.blocked_by_affinity(gang) or wait_messages.never_fits(gang, self.snapshot)
 
     def _with_all_nodes(self) -> NodeLedger:
@@ -328,7 +328,7 @@ def _relieved(demand: Demand) -> Demand:
         for each in demand.topology_constraints
         if each.in_one_domain or all(node in each.domain_of for node in demand.pressured_nodes.reasons)
     ]
-    eligible = demand.eligible_nodes.union(demand.pressured_nodes.reasons)
+    eligible = demand.eligible_nodes | demand.pressured_nodes.names
     return replace(demand, eligible_nodes=eligible, topology_constraints=tuple(known))
 
 

@@ -7,8 +7,12 @@ each change is a write.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from types import MappingProxyType
+
+import numpy as np
 
 from tarragon.base import quantity
 from tarragon.base.resources import GPU_MEMORY, MEMORY, NVIDIA_GPU, PODS, Resources, add_resources, shortage, subtract
@@ -40,23 +44,34 @@ _LABELS = MappingProxyType({GPU_MEMORY: "GPU memory"})
 RELEASING = "resources are reserved for it, but terminating pods still hold them"
 
 
+@dataclass(frozen=True, slots=True)
+class _Away:
+    """Nodes that would help if they were back."""
+
+    reasons: Mapping[str, str]
+    """Why those are away that are named first."""
+    count: int
+
+
 def nodes_unavailable(gang: WaitingGang, snapshot: Snapshot) -> WaitReason:
     """Say what the gang lacks without the unavailable nodes, and name these."""
-    return _nodes_away(gang, snapshot, {})
+    return _nodes_away(gang, snapshot, _Away({}, 0))
 
 
-def nodes_under_pressure(gang: WaitingGang, snapshot: Snapshot) -> WaitReason:
-    """Say what the gang lacks without nodes under pressure and unavailable ones, and name these."""
-    return _nodes_away(gang, snapshot, _pressured(gang.demands))
+def nodes_under_pressure(gang: WaitingGang, snapshot: Snapshot, ledger: NodeLedger) -> WaitReason:
+    """Say what the gang lacks without nodes under pressure and unavailable ones, and name these. `ledger` is of the
+    snapshot's nodes.
+    """
+    return _nodes_away(gang, snapshot, _pressured(gang.demands, ledger))
 
 
-def _nodes_away(gang: WaitingGang, snapshot: Snapshot, pressured: Mapping[str, str]) -> WaitReason:
-    reasons = {
+def _nodes_away(gang: WaitingGang, snapshot: Snapshot, pressured: _Away) -> WaitReason:
+    unavailable = {
         node.name: node.unavailable_reason
         for node in snapshot.unavailable_nodes
         if any(node.name in demand.eligible_nodes for demand in gang.demands)
-    } | dict(pressured)
-    listed = _listed(reasons)
+    }
+    listed = _listed(_Away({**unavailable, **pressured.reasons}, len(unavailable) + pressured.count))
     useful = [node for node in snapshot.nodes if any(node.name in demand.eligible_nodes for demand in gang.demands)]
     if not useful:
         message = f"all nodes that may run it are unavailable: {listed}"
@@ -69,16 +84,26 @@ def _nodes_away(gang: WaitingGang, snapshot: Snapshot, pressured: Mapping[str, s
     return WaitReason(code=NODES_UNAVAILABLE, message=f"{message}; {listed}")
 
 
-def _pressured(demands: Sequence[Demand]) -> Mapping[str, str]:
-    """Why nodes are no choice only while they are under pressure, by node."""
-    reasons = {name: reason for demand in demands for name, reason in demand.pressured_nodes.reasons.items()}
-    return dict(sorted(reasons.items()))
+def _pressured(demands: Sequence[Demand], ledger: NodeLedger) -> _Away:
+    """The nodes that are no choice only while they are under pressure, and on which a replica fits when they are empty.
+
+    Each message asks this of thousands of nodes: their rows are in the order of names, and few names are looked up.
+    """
+    nodes, found, reasons = ledger.nodes, np.zeros(0, np.int64), dict[str, str]()
+    for demand in demands:
+        why = demand.pressured_nodes.reasons
+        if demand.minimum and why:
+            mask = ledger.requests.eligible_rows(demand.pressured_nodes.names).mask
+            rows = np.flatnonzero(ledger.requests.of(demand).room(nodes.capacity, mask))
+            found = np.union1d(found, rows)
+            reasons |= {nodes.names[row]: why[nodes.names[row]] for row in rows[:MAX_NAMED_NODES]}
+    return _Away(dict(sorted(reasons.items())[:MAX_NAMED_NODES]), len(found))
 
 
-def _listed(reasons: Mapping[str, str]) -> str:
-    away = [f"node {name} {reason}" for name, reason in reasons.items()]
-    rest = [f"{len(away) - MAX_NAMED_NODES} more"] if len(away) > MAX_NAMED_NODES else []
-    return ", ".join([*away[:MAX_NAMED_NODES], *rest])
+def _listed(nodes: _Away) -> str:
+    named = [f"node {name} {reason}" for name, reason in islice(nodes.reasons.items(), MAX_NAMED_NODES)]
+    rest = [f"{nodes.count - len(named)} more"] if nodes.count > len(named) else []
+    return ", ".join([*named, *rest])
 
 
 def never_fits(gang: WaitingGang, snapshot: Snapshot) -> WaitReason:
@@ -148,7 +173,8 @@ def insufficient_resources(demands: Sequence[Demand], asked: Resources, ledger: 
     if not lacking:
         available = {**free, NVIDIA_GPU: gpus.total} if parts and gpus is not None else free
         lacking.append(_together(demands, asked, available, ledger))
-    if pressured := _pressured(demands):
+    pressured = _pressured(demands, ledger)
+    if pressured.count:
         lacking.append(_listed(pressured))
     return WaitReason(code=INSUFFICIENT_RESOURCES, message="; ".join(lacking))
 

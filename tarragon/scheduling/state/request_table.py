@@ -91,7 +91,7 @@ class RequestTable:
             row = self._nodes.known_row(dict(each))
             request = self._requests[key] = NodeRequest(
                 row,
-                self._eligible_rows(demand.eligible_nodes),
+                self.eligible_rows(demand.eligible_nodes),
                 layout.scarcest,
                 possible=possible,
                 gpus=GpuRequest(share, layout.vgpus),
@@ -102,7 +102,7 @@ class RequestTable:
         self._requests[demand.shape_key] = request
         return request
 
-    def _eligible_rows(self, eligible: frozenset[str]) -> EligibleRows:
+    def eligible_rows(self, eligible: frozenset[str]) -> EligibleRows:
         """The eligible rows, cached because thousands of gangs may be eligible for the same nodes."""
         rows = self._masks.get(eligible)
         if rows is None:
