@@ -83,7 +83,7 @@ def test_why_says_how_to_see_where_a_quiet_replica_stands() -> None:
     quiet = [output(worker(0), at=at(0), pid=4711), output(worker(1), at=at(5))]
 
     assert list(quiet_lines(running_job(), quiet, at(60), is_local=True)) == [
-        "worker-0 has printed nothing for 1m; its last line: step 3/10",
+        "worker-0 (process 4711) has printed nothing for 1m; its last line: step 3/10",
         "worker-1 has printed nothing for 55s; its last line: step 3/10",
         "to see where worker-0 stands: `py-spy dump --pid 4711`, after `pip install py-spy`",
         "causes, and what else to look at: `tarragon docs howto/hangs`",

@@ -73,13 +73,17 @@ def quiet_replicas(outputs: Iterable[ReplicaOutput], now: dt.datetime) -> Sequen
 
 
 def silence_lines(quiet: Sequence[ReplicaOutput], now: dt.datetime) -> Iterator[str]:
-    """Yields `worker-0 has printed nothing for 35s; its last line: step 3/10` of each, but of the first ones alone."""
+    """Yields `worker-0 has printed nothing for 35s; its last line: step 3/10` of each, but of the first ones alone.
+
+    On this machine with its process, as any of them may be the one for which the others wait.
+    """
     for output in quiet[:MOST_NAMED]:
         passed = span(dt.timedelta(seconds=output.silence(now)))
+        name = f"{output.replica} (process {output.pid})" if output.pid else str(output.replica)
         if output.last_line:
-            yield f"{output.replica} has printed nothing for {passed}; its last line: {output.last_line}"
+            yield f"{name} has printed nothing for {passed}; its last line: {output.last_line}"
         else:
-            yield f"{output.replica} has printed nothing since it started {passed} ago"
+            yield f"{name} has printed nothing since it started {passed} ago"
     if len(quiet) > MOST_NAMED:
         yield f"and {len(quiet) - MOST_NAMED} more have printed nothing for at least {_shortest(quiet, now)}"
 
