@@ -217,6 +217,18 @@ def test_a_job_that_chooses_a_node_that_does_not_exist_replaces_none(shell: Shel
     assert shell("list", "-o", "name").out == "tfjob/digits\n"
 
 
+@pytest.mark.parametrize("words", [["run"], ["run", "-d"]], ids=["followed", "detached"])
+def test_a_job_of_more_replicas_than_this_machine_takes_pods_replaces_none(shell: Shell, words: list[str]) -> None:
+    name = shell.file("train.py", "print('trained')")
+    shell("run", name)
+
+    refused = shell(*words, name, "--workers", "501")
+
+    assert (refused.code, refused.out) == (105, "")
+    assert "Nothing is submitted, and the earlier tfjob/train (Succeeded) is kept." in refused.err
+    assert shell("logs", "train").out == "[worker-0] trained\n"
+
+
 def test_nor_does_one_that_nobody_would_follow(shell: Shell) -> None:
     name = shell.file("train.py", "print('trained')")
     shell("run", name)
@@ -248,6 +260,22 @@ def test_of_a_job_that_can_never_start_only_the_error_is_printed(shell: Shell) -
     error, deleted = ended.err.splitlines()
     assert error.startswith("Error: tfjob/digits can never start here: no node is large enough for one worker: ")
     assert deleted == "  The job is deleted: nothing waits on this machine."
+
+
+def test_a_job_that_chooses_a_node_that_does_not_exist_has_only_an_error_or_a_warning(shell: Shell) -> None:
+    shell("kubeconfig")  # so that a cluster runs
+    chosen = json.loads(worker("digits", "print(1)"))
+    chosen["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["nodeSelector"] = {"disk": "ssd"}
+    name = shell.file("job.yaml", json.dumps(chosen))
+
+    followed = shell("run", name)
+    detached = shell("run", "-d", name)
+
+    error, deleted = followed.err.splitlines()
+    assert error.startswith("Error: tfjob/digits can never start here: no node may run a worker: ")
+    assert deleted == "  The job is deleted: nothing waits on this machine."
+    assert (detached.code, detached.out) == (0, "tfjob/digits\n")
+    assert "warning: tfjob/digits can never start here: no node may run a worker: " in detached.err
 
 
 def test_notes_of_a_job_that_requests_something_come_before_its_progress(shell: Shell) -> None:

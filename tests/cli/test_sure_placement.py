@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tarragon.cli.explain.sure_placement import may_lack_nodes, surely_fit
+from tarragon.cli.manifest.sure_placement import MANY_REPLICAS, may_lack_nodes, surely_fit
 from tarragon.frameworks.registry import DEFAULT_FRAMEWORK
 from tarragon.job.model import TrainingJob
 from tarragon.kube.core import Node
@@ -71,6 +71,15 @@ def test_what_chooses_among_nodes_is_left_to_the_scheduler(spec: Mapping[str, An
 
     assert may_lack_nodes(chosen)
     assert not surely_fit(chosen, [node()])
+
+
+def test_nodes_may_lack_room_for_many_replicas_even_if_these_request_nothing() -> None:
+    many = workers(501)
+
+    assert not may_lack_nodes(workers(MANY_REPLICAS))
+    assert may_lack_nodes(many)
+    assert not surely_fit(many, [node(has={"pods": "500"})])
+    assert surely_fit(many, [node(has={"pods": "501"})])
 
 
 def test_a_volume_of_the_node_itself_chooses_none() -> None:

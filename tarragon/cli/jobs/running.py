@@ -45,17 +45,18 @@ async def submit_detached(
     job = await submit_job(target, loaded, clock, is_once=True, before_replacing=before_replacing)
     if not target.is_local:
         return job  # a cluster may get more nodes
-    if _requests_resources(loaded):
+    if _may_lack_nodes(loaded):
         from tarragon.cli.follow.never_fits import never_fits_warning
 
         print_note(await never_fits_warning(target, job, clock))
     return job
 
 
-def _requests_resources(loaded: LoadedJob) -> bool:
-    from tarragon.cli.manifest.sizing import requests_resources, training_jobs
+def _may_lack_nodes(loaded: LoadedJob) -> bool:
+    from tarragon.cli.manifest.sizing import training_jobs
+    from tarragon.cli.manifest.sure_placement import may_lack_nodes
 
-    return requests_resources(training_jobs([loaded]))
+    return may_lack_nodes(training_jobs([loaded]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ async def run_attached(target: ClusterTarget, terminal: Terminal, loaded: Loaded
     clock = SystemClock()
     held: list[str] = []
     # Of a job that can never start, and is deleted at once, only the error is of use.
-    note = held.append if wanted.deletes_unplaceable and _requests_resources(loaded) else print_note
+    note = held.append if wanted.deletes_unplaceable and _may_lack_nodes(loaded) else print_note
     job = None
     try:
         job = await submit_job(

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tarragon.base.quantity import format_decimal
-from tarragon.base.resources import CPU, MEMORY, PODS, WHOLE_GPU
+from tarragon.base.resources import CPU, MEMORY, WHOLE_GPU
 from tarragon.cli.jobview.gpus import accelerators, count_of_gpus
 from tarragon.cli.manifest.loading import LoadedJob
 from tarragon.cli.output.words import table
@@ -27,12 +27,6 @@ def training_jobs(loaded: Iterable[LoadedJob]) -> Sequence[TrainingJob]:
 def gpu_count(jobs: Iterable[TrainingJob]) -> int:
     """Returns the GPUs of all replicas, in thousandths."""
     return sum(group.replicas * accelerators(group_request(group)) for job in jobs for group in job.replica_specs)
-
-
-def requests_resources(jobs: Iterable[TrainingJob]) -> bool:
-    """Whether a replica requests something that no node may have."""
-    requests = [group_request(group) for job in jobs for group in job.replica_specs if group.replicas]
-    return any(amount for request in requests for name, amount in request.items() if name != PODS)
 
 
 def requested_cpus(jobs: Iterable[TrainingJob]) -> int:

@@ -1,6 +1,6 @@
 """Tells cheaply which jobs the nodes can certainly run: to ask the scheduler takes half a second for its import alone.
 
-Any doubt is left to the scheduler, in `impossible_jobs`.
+Any doubt is left to the scheduler, in `explain.impossible_jobs`.
 """
 
 from __future__ import annotations
@@ -28,16 +28,19 @@ _CHOOSING_FIELDS = (
 )
 """Fields of a pod by which not every node may run it."""
 _CHOOSING_VOLUMES = ("persistentVolumeClaim", "ephemeral")
+MANY_REPLICAS = 64
+"""Up to so many replicas, the pods that a node takes are no bound worth asking for: kubelets take 110 by default."""
 
 
 def may_lack_nodes(jobs: Iterable[TrainingJob]) -> bool:
-    """Whether a replica requests something that no node may have, or chooses among the nodes.
+    """Whether a replica requests something that no node may have, or chooses among the nodes, or there are many.
 
     Any other job runs on every node that takes pods at all.
     """
-    return any(
+    groups = _groups(jobs)
+    return sum(group.replicas for group in groups) > MANY_REPLICAS or any(
         _chooses_nodes(group.template) or any(amount for name, amount in group_request(group).items() if name != PODS)
-        for group in _groups(jobs)
+        for group in groups
     )
 
 
