@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 from tarragon.base.clock import FakeClock
-from tarragon.cli.follow.attending import FollowSession
+from tarragon.cli.follow.attending import FollowEnd, FollowSession
 from tarragon.cli.follow.awaiting import WaitGoal, wait_for_job
 from tarragon.cli.follow.changes import progress_changes
 from tarragon.cli.follow.progress_output import OutputStreams
@@ -524,6 +527,10 @@ class Here:
     async def follow(self, follower: JobFollower, *_: object) -> None:
         await follower.follow(self._stage.world.client)
 
+    @asynccontextmanager
+    async def writing(self, _: object) -> AsyncIterator[Client]:
+        yield self._stage.world.client
+
 
 async def test_a_job_that_loses_its_places_is_followed_until_it_has_new_ones_and_ends(
     stage: Stage, logs: Logs, capsys: pytest.CaptureFixture[str]
@@ -603,6 +610,29 @@ async def test_whoever_runs_a_job_that_no_operator_processes_is_told_so(
         await follows
 
     assert after.count("no operator has processed it yet") == 1
+
+
+async def test_whoever_presses_ctrl_c_before_the_scheduler_has_decided_reads_the_notes_in_their_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with a_stage(tmp_path) as stage:
+        job, clock = await unprocessed_job(stage), FakeClock()
+        here: Any = Here(stage, is_local=True)
+        session = FollowSession(job, here, PLAIN, clock, clock.monotonic())
+        session.hold_back(["tfjob/digits created"])
+        follows = asyncio.create_task(session.run(None))
+        await eventually(clock.next_due)
+        before = capsys.readouterr().err
+        os.kill(os.getpid(), signal.SIGINT)
+        printed = await eventually(lambda: capsys.readouterr().err)
+        os.kill(os.getpid(), signal.SIGTERM)  # nobody is there who would end the job
+        how = await follows
+
+    assert how is FollowEnd.KILLED
+    assert before == ""
+    created, stopping = printed.splitlines()[:2]
+    assert created == "tfjob/digits created"
+    assert "Stopping tfjob/digits: " in stopping
 
 
 async def test_the_time_before_its_admission_is_told_apart_from_that_in_which_a_job_runs(tmp_path: Path) -> None:

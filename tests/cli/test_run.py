@@ -190,10 +190,10 @@ def test_a_job_that_can_never_start_does_not_take_the_place_of_one_that_has_ende
     shell("run", name)
     before = shell("list", "-o", "name").out
 
-    refused = shell("run", name, "--gpus", "9")
+    refused = shell("run", name, "--gpus", "9", "--set", 'metadata.annotations={"tarragon.dev/restrt": "gang"}')
 
     assert refused.code == 105
-    assert "Error: tfjob/train can never start here: " in refused.err
+    assert refused.err.startswith("Error: tfjob/train can never start here: "), "and no warning of the annotation"
     assert "nvidia.com/gpu" in refused.err
     assert "Nothing is submitted, and the earlier tfjob/train (Succeeded) is kept." in refused.err
     assert "will be replaced" not in refused.err

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from tarragon.base.clock import Clock
-from tarragon.base.errors import TarragonError
 from tarragon.cli.explain.changed_cluster import ChangedCluster, ClusterChanges, submitted_job
 from tarragon.cli.explain.operator_config import read_published_config
 from tarragon.cli.explain.scheduler_view import build_scheduler_view
 from tarragon.cli.follow.never_fits import NEVER_FITS_AFTER
-from tarragon.cli.jobview.exit_code import NEVER_FITS as EXIT_CODE
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.target import ClusterReader
 from tarragon.cli.manifest.loading import LoadedJob
 from tarragon.cli.manifest.overrides import cpu_only_hint
+from tarragon.cli.manifest.submission import ImpossibleJob
 from tarragon.job.model import gang_name
 from tarragon.plan.input.decode_and_validate import decode_and_validate
 from tarragon.scheduling.api.decision import NEVER_FITS, Defer
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.state.memory import Memory
-
-
-class ImpossibleJob(TarragonError):
-    """A job that this machine can never start. Exit code 105."""
-
-    exit_code = EXIT_CODE
 
 
 async def require_possible(cluster: ClusterReader, loaded: LoadedJob, former: ClusterJob, clock: Clock) -> None:

@@ -188,6 +188,7 @@ class FollowSession:
                 self.streamer.report_missed(instance, raw_lines(run))
 
     async def _stop(self, following: asyncio.Task[None], signals: SignalHandler) -> FollowEnd:
+        self._release()
         job = self.follower.job
         self.table_when_stopped = self._silence.table(self._clock.monotonic())
         self._output.show_note(

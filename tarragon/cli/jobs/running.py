@@ -9,7 +9,7 @@ from tarragon.cli.jobs.node_notes import configured_nodes, node_notes
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.target import ClusterTarget, Notify
 from tarragon.cli.manifest.loading import LoadedJob
-from tarragon.cli.manifest.submission import BeforeReplacing, Submitter, allow_replacing
+from tarragon.cli.manifest.submission import BeforeReplacing, ImpossibleJob, Submitter, allow_replacing
 from tarragon.cli.options.notes import print_note, print_notes
 from tarragon.cli.output.style import painter
 from tarragon.cli.output.terminal import Terminal
@@ -85,6 +85,9 @@ async def run_attached(target: ClusterTarget, terminal: Terminal, loaded: Loaded
         job = await submit_job(
             target, loaded, clock, note, is_once=wanted.is_once, before_replacing=wanted.before_replacing
         )
+    except ImpossibleJob:
+        held.clear()
+        raise
     finally:
         if job is None:
             print_notes(held)

@@ -10,6 +10,7 @@ from itertools import count
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
+from tarragon.cli.jobview.exit_code import NEVER_FITS as EXIT_CODE
 from tarragon.cli.jobview.jobs import ClusterJob, read_job
 from tarragon.cli.jobview.pod_templates import pod_templates
 from tarragon.cli.jobview.progress import wait_of
@@ -44,6 +45,12 @@ BeforeReplacing = Callable[[Client, LoadedJob, ClusterJob, Clock], Awaitable[Non
 
 async def allow_replacing(_: Client, __: LoadedJob, ___: ClusterJob, ____: Clock) -> None:
     """Any job may take the place of one that has ended."""
+
+
+class ImpossibleJob(TarragonError):
+    """A job that this machine can never start, and that therefore replaces none. Exit code 105."""
+
+    exit_code = EXIT_CODE
 
 
 class JobExists(TarragonError):
