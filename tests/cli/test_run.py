@@ -60,6 +60,8 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 print("here", flush=True)
 time.sleep(60)
 """
+LONG = "訓練の損失 " * 20
+"""Wider than a terminal, and twice as wide as its characters are many."""
 STUBBORN = """
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -679,3 +681,32 @@ def test_on_a_terminal_the_replicas_move_below_the_logs_and_leave_only_the_resul
     assert not any("Running" in row for row in last)
     assert any(re.match(r"Succeeded  digits in \d+\.\d+ s  accuracy 0\.95$", row) for row in last)
     assert [row.split()[0] for row in last[-3:]] == ["logs", "details", "clean"]
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80])
+def test_on_a_terminal_the_last_lines_after_ctrl_c_are_cut_to_its_width(shell: Shell, columns: int) -> None:
+    says = f"import time\nprint('{LONG}', flush=True)\ntime.sleep(60)"
+    name = shell.file("job.yaml", worker("digits", says))
+    terminal = Emulator(columns, 40)
+    process = subprocess.Popen(
+        shell.command("run", name),
+        cwd=shell.folder,
+        env={**shell.environment(), "TERM": "xterm-256color", "CI": ""},
+        stdin=terminal.stream,
+        stdout=terminal.stream,
+        stderr=terminal.stream,
+    )
+    is_pressed = False
+    while process.poll() is None:
+        terminal.wait()
+        if not is_pressed and "訓練" in "".join(terminal.rows()):
+            process.send_signal(signal.SIGINT)
+            is_pressed = True
+    rows = terminal.rows()
+    terminal.close()
+
+    assert process.returncode == 130
+    head = next(at for at, row in enumerate(rows) if row.startswith("REPLICA"))
+    assert rows[head + 1].startswith("worker-0   Running")
+    assert rows[head + 1].endswith("…")
+    assert rows[head + 2] == ""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tarragon.cli.options.command_tree import COMMANDS
 from tarragon.cli.output.style import colored, without_colors
 from tarragon.cli.output.words import age, count, duration_text, joined, span, table
-from tarragon.cli.output.wrapping import UNBOUNDED, wrap_lines, wrap_prose, wrapped_table
+from tarragon.cli.output.wrapping import UNBOUNDED, clipped, wrap_lines, wrap_prose, wrapped_table
 
 
 @pytest.mark.parametrize(
@@ -206,3 +206,11 @@ def test_messages_of_a_table_are_below_its_other_columns_on_a_narrow_terminal() 
         "2s    tfjob/plain",
     ]
     assert wrapped_table(("AGE", "ABOUT", "MESSAGE"), rows, 80)[0] == "AGE   ABOUT         MESSAGE"
+
+
+def test_a_line_is_clipped_by_what_its_characters_take_on_the_terminal() -> None:
+    assert clipped("worker-0   step 3", 17) == "worker-0   step 3"
+    assert clipped("worker-0   step 3", 16) == "worker-0   step…"
+    assert clipped("訓練の損失", 10) == "訓練の損失"
+    assert clipped("訓練の損失", 9) == "訓練の損…"
+    assert clipped("訓練の損失" * 99, UNBOUNDED) == "訓練の損失" * 99

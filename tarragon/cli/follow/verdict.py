@@ -23,10 +23,11 @@ from tarragon.cli.options.command_tree import handle_broken_pipe
 from tarragon.cli.options.formats import print_lines
 from tarragon.cli.options.notes import print_note
 from tarragon.cli.output.interrupts import SIGNAL_EXIT_BASE
-from tarragon.cli.output.prose import print_message
+from tarragon.cli.output.prose import print_message, width_of
 from tarragon.cli.output.style import Paint
 from tarragon.cli.output.terminal import Sink, sink_of
 from tarragon.cli.output.words import duration_text, joined
+from tarragon.cli.output.wrapping import clipped
 from tarragon.cli.report.ending import FinishedJob, failure_report, success_report
 from tarragon.cli.targets.next_commands import WHEN_FAILED, WHEN_FINISHED, WHILE_RUNNING, command_line, next_commands
 from tarragon.cli.targets.stored_logs import runs_of_job
@@ -197,7 +198,8 @@ def _say(message: str, commands: Iterable[str], rows: Sequence[str] = ()) -> Non
     if message:
         print_message(message)
     if rows:
-        print_note("\n".join(["", "When Ctrl-C was pressed:", *rows]))
+        width = width_of(sys.stderr)
+        print_note("\n".join(["", "When Ctrl-C was pressed:", *(clipped(row, width) for row in rows)]))
     suggestions = list(commands)
     if suggestions:
         print_note("\n".join(["", *suggestions]))

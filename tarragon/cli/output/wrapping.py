@@ -217,6 +217,15 @@ class _Row:
         return kept + (RESET if self._color else "")
 
 
+def clipped(line: str, width: int) -> str:
+    """Returns a line without colours in so many columns: the end of a wider one is `…`."""
+    if cell_width(line) <= width:
+        return line
+    from rich.cells import set_cell_size
+
+    return f"{set_cell_size(line, width - 1).rstrip()}…"
+
+
 @lru_cache(maxsize=4096)
 def cell_width(text: str) -> int:
     """Returns the columns that a text takes: two for wide East Asian characters."""
