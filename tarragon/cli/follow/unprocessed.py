@@ -8,7 +8,10 @@ from tarragon.cli.jobview.rows import NOT_PROCESSED, reason
 from tarragon.cli.jobview.target import ClusterTarget, Notify
 
 UNPROCESSED_AFTER = 6.0
-"""Seconds in which an operator writes a job's first status, also one that has just become the leader."""
+"""Seconds in which an operator that leads writes a job's first status.
+
+One that must first take over from another, which died, may need its whole Lease longer: the note holds then, too.
+"""
 
 
 async def note_if_unprocessed(target: ClusterTarget, follower: JobFollower, clock: Clock, note: Notify) -> None:
@@ -23,5 +26,5 @@ async def note_if_unprocessed(target: ClusterTarget, follower: JobFollower, cloc
         program = target.command_prefix.program
         note(
             f"{follower.job.name} waits: {NOT_PROCESSED}. `{program} check --operator` looks for one; "
-            "`tarragon docs install` says how to install it"
+            "if there is none, `tarragon docs install` says how to install it"
         )
