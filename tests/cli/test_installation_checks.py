@@ -11,7 +11,6 @@ import pytest
 
 from tarragon import __version__
 from tarragon.base.certificate_authority import new_authority
-from tarragon.cli.checks.crashes import crash_of, crash_text
 from tarragon.cli.checks.installation import (
     REQUIRED_APIS,
     ScrapedPod,
@@ -26,6 +25,7 @@ from tarragon.cli.checks.installation import (
     check_version,
     mounted_config,
 )
+from tarragon.cli.checks.operator_crash import crash_of, crash_text
 from tarragon.cli.checks.permissions import operator_questions, service_account_findings
 from tarragon.plan.config.published import RULES_CONFIG_MAP, SHARES_CONFIG_MAP, PublishedConfig, encode_config_maps
 

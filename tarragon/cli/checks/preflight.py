@@ -11,7 +11,7 @@ from typing import TypeVar
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.cli.checks import installation
-from tarragon.cli.checks.crashes import LAST_LINES, Crash, crash_of, crash_text
+from tarragon.cli.checks.operator_crash import LAST_LINES, Crash, crash_of, crash_text
 from tarragon.cli.checks.permissions import Answers, service_account_findings
 from tarragon.cli.output.finding import Finding
 from tarragon.client.errors import ApiError, Forbidden, NotFound

@@ -92,8 +92,8 @@ def command(
 
 async def _require_possible(cluster: Client, loaded: LoadedJob, former: ClusterJob, clock: Clock) -> None:
     """Raises ImpossibleJob, so that the earlier job is kept, if this machine can never start the new one."""
+    from tarragon.cli.manifest.quick_feasibility import may_lack_nodes, surely_fit
     from tarragon.cli.manifest.sizing import training_jobs
-    from tarragon.cli.manifest.sure_placement import may_lack_nodes, surely_fit
 
     jobs = training_jobs([loaded])
     if not may_lack_nodes(jobs) or surely_fit(jobs, (await cluster.list(NODES)).items):

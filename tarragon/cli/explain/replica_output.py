@@ -10,8 +10,7 @@ from pathlib import Path
 from tarragon.base.errors import TarragonError
 from tarragon.cli.jobview.jobs import ClusterJob
 from tarragon.cli.jobview.progress import RUNNING
-from tarragon.cli.jobview.rows import current_size
-from tarragon.cli.jobview.silence import (
+from tarragon.cli.jobview.quiet_replicas import (
     DOCS,
     ReplicaOutput,
     longest_pause,
@@ -20,6 +19,7 @@ from tarragon.cli.jobview.silence import (
     shown_line,
     silence_lines,
 )
+from tarragon.cli.jobview.rows import current_size
 from tarragon.cli.jobview.target import ClusterTarget
 from tarragon.cli.output.log_lines import stamp_time
 from tarragon.cli.output.words import age

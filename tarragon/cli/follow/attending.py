@@ -13,7 +13,7 @@ from tarragon.cli.follow.never_fits import DECISION_SECONDS, NeverFitsWatch
 from tarragon.cli.follow.printed_progress import PrintedProgress
 from tarragon.cli.follow.progress_output import OutputStreams, progress_output_for
 from tarragon.cli.follow.remaining_pods import RemainingPods
-from tarragon.cli.follow.silence import SilenceWatch
+from tarragon.cli.follow.silence_watch import SilenceWatch
 from tarragon.cli.follow.threads import has_started, thread_shares, threads_line
 from tarragon.cli.follow.unprocessed import note_if_unprocessed
 from tarragon.cli.jobview.follower import JobFollower

@@ -53,8 +53,8 @@ async def submit_detached(
 
 
 def _may_lack_nodes(loaded: LoadedJob) -> bool:
+    from tarragon.cli.manifest.quick_feasibility import may_lack_nodes
     from tarragon.cli.manifest.sizing import training_jobs
-    from tarragon.cli.manifest.sure_placement import may_lack_nodes
 
     return may_lack_nodes(training_jobs([loaded]))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tarragon.cli.follow.silence import SilenceWatch
+from tarragon.cli.follow.silence_watch import SilenceWatch
 from tarragon.cli.jobview.progress import Progress
 from tarragon.frameworks.kubeflow.fields import WORKER
 from tarragon.job.progress import Progress as TrainingProgress

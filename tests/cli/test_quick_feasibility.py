@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tarragon.cli.manifest.sure_placement import MANY_REPLICAS, may_lack_nodes, surely_fit
+from tarragon.cli.manifest.quick_feasibility import MANY_REPLICAS, may_lack_nodes, surely_fit
 from tarragon.frameworks.registry import DEFAULT_FRAMEWORK
 from tarragon.job.model import TrainingJob
 from tarragon.kube.core import Node

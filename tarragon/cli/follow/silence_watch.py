@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Sequence
 
 from tarragon.cli.jobview.progress import RUNNING, STARTING, WAITING, Progress
-from tarragon.cli.jobview.silence import shown_line
+from tarragon.cli.jobview.quiet_replicas import shown_line
 from tarragon.cli.output.words import span, table
 from tarragon.job.model import Replica
 

@@ -9,7 +9,7 @@ import pytest
 
 from tarragon.cli.explain.replica_output import quiet_lines
 from tarragon.cli.jobview.jobs import ClusterJob, read_job
-from tarragon.cli.jobview.silence import (
+from tarragon.cli.jobview.quiet_replicas import (
     ReplicaOutput,
     longest_pause,
     prints_while_training,
