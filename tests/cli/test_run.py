@@ -653,6 +653,17 @@ def test_two_ctrl_c_after_the_result_return_when_the_rest_is_killed(shell: Shell
     assert not is_alive(shell)
 
 
+def run_on(terminal: Emulator, shell: Shell, file: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        shell.command("run", file),
+        cwd=shell.folder,
+        env={**shell.environment(), "TERM": "xterm-256color", "CI": ""},
+        stdin=terminal.stream,
+        stdout=terminal.stream,
+        stderr=terminal.stream,
+    )
+
+
 @pytest.mark.parametrize(("columns", "lines"), SIZES)
 def test_on_a_terminal_the_replicas_move_below_the_logs_and_leave_only_the_result(
     shell: Shell, columns: int, lines: int
@@ -661,14 +672,7 @@ def test_on_a_terminal_the_replicas_move_below_the_logs_and_leave_only_the_resul
     below = r"\n  worker-0        Running\n  worker-1        Running$"
     name = shell.file("job.yaml", by_all_workers(worker("digits", UNTIL_SEEN, replicas=2)))
     terminal = Emulator(columns, lines)
-    process = subprocess.Popen(
-        shell.command("run", name),
-        cwd=shell.folder,
-        env={**shell.environment(), "TERM": "xterm-256color", "CI": ""},
-        stdin=terminal.stream,
-        stdout=terminal.stream,
-        stderr=terminal.stream,
-    )
+    process = run_on(terminal, shell, name)
     while process.poll() is None:
         terminal.wait()
         if re.search(head + below, "\n".join(terminal.rows())):
@@ -688,14 +692,7 @@ def test_on_a_terminal_the_last_lines_after_ctrl_c_are_cut_to_its_width(shell: S
     says = f"import time\nprint('{LONG}', flush=True)\ntime.sleep(60)"
     name = shell.file("job.yaml", worker("digits", says))
     terminal = Emulator(columns, 40)
-    process = subprocess.Popen(
-        shell.command("run", name),
-        cwd=shell.folder,
-        env={**shell.environment(), "TERM": "xterm-256color", "CI": ""},
-        stdin=terminal.stream,
-        stdout=terminal.stream,
-        stderr=terminal.stream,
-    )
+    process = run_on(terminal, shell, name)
     is_pressed = False
     while process.poll() is None:
         terminal.wait()
